@@ -1,0 +1,38 @@
+"""What the Qwen3-TTS code predictor is and what right means. Knows nothing of judging times.
+
+The two calls a user needs (the names are the Kazeia engine's, where this lab began)::
+
+    from cplab import cp_load
+    cp = cp_load("synthetic:0.6b", variant="kv_bf16", threads=2)
+    codes = cp.predict(hidden, cb0_embed)      # [B, 1024] f32, [B, 1024] f32 -> [B, 15] int32
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from cplab.load import cp_load as cp_load
+    from cplab.variant import CodePredictor as CodePredictor
+    from cplab.variant import Trace as Trace
+    from cplab.variant import variant as variant
+
+_LAZY = {
+    "cp_load": "cplab.load",
+    "variant": "cplab.variant",
+    "Trace": "cplab.variant",
+    "CodePredictor": "cplab.variant",
+}
+
+__all__ = ["CodePredictor", "Trace", "__version__", "cp_load", "variant"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use: workers set thread and CPU variables before numba is imported."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'cplab' has no attribute {name!r}")

@@ -1,0 +1,31 @@
+"""Where the lab keeps what it can make again: models made from a seed, oracle goldens, compiled kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+
+def cache_dir() -> Path:
+    """``$CPLAB_CACHE``, or the user's cache folder; not created here."""
+    chosen = os.environ.get("CPLAB_CACHE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("cplab", appauthor=False))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``; rename it onto ``path`` on success, remove it on any failure.
+
+    A reader therefore sees the old file, the new file or none, never half of one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,23 @@
+"""Weight formats: how weights are held. One file each; the arithmetic that runs on them is told elsewhere."""
+
+from __future__ import annotations
+
+from cplab.errors import BadInputError
+from cplab.formats import bf16, f16, f32
+from cplab.formats.format import Format
+
+FORMATS: dict[str, Format] = {item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16)}
+
+
+def format_named(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        BadInputError: there is none; the message lists those there are.
+    """
+    if name not in FORMATS:
+        raise BadInputError(f"no weight format {name!r}; there are {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+__all__ = ["FORMATS", "Format", "format_named"]

@@ -1,0 +1,63 @@
+"""The plan: everything compiled code needs to know of a model, its buffers and one call, in one int64 array.
+
+A frame is one call into compiled code, and a parallel region takes few and simple arguments best, so dimensions and
+addresses travel together. `cplab.decoder` fills the array; the names below are its indices. Addresses are of arrays
+that the decoder keeps alive. Unless noted, arrays are float32 and contiguous.
+"""
+
+from __future__ import annotations
+
+(
+    # Dimensions, from the Spec.
+    HIDDEN,
+    INTERMEDIATE,
+    LAYERS,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    VOCAB,
+    PASSES,
+    POSITIONS,
+    TALKER_HIDDEN,
+    PROJECTED,
+    # How to run.
+    RECOMPUTE,  # 1: all positions in every pass; 0: KV cache
+    AHEAD,  # prefetch distance, bytes
+    CLOCK,  # POSIX clock id for pass times
+    BATCH,  # B, frames of this call
+    IS_FORCED,  # 1: codes fed back come from FORCED
+    # The model.
+    MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
+    NORMS,  # per layer: input [hidden], q [head_dim], k [head_dim], post-attention [hidden]; then final [hidden]
+    TABLES,  # int64 [passes, 3]: codec embeddings: address, format code, bytes a row
+    BIAS,  # [hidden], of the projection
+    ROPE,  # [2, positions, head_dim / 2]: cos, sin
+    NUMBERS,  # [2]: rms epsilon, attention scale
+    # Inputs and outputs of the call.
+    HIDDEN_IN,  # [B, talker_hidden]
+    CB0_IN,  # [B, talker_hidden]
+    FORCED,  # int32 [B, passes]
+    LOGITS,  # [B, passes, vocab]
+    CODES,  # int32 [B, passes]
+    STATUS,  # int64 [2]: frame and pass of the first non-finite logit, -1 where there is none
+    TIMES,  # int64 [passes + 1]: when member 0 started, and ended each pass
+    # Shared work space; panels are [n / 16][T][16].
+    INPUTS,  # [B, positions, hidden]
+    RESIDUAL,  # panel of hidden
+    QKV,  # panel of q_rows + 2 * kv_rows
+    ATTENDED,  # panel of q_rows
+    GATED,  # panel of intermediate
+    KEYS,  # [layers, B, kv_heads, positions, head_dim]
+    VALUES,  # as KEYS
+    # Private work space of each member: PRIVATE + member * PRIVATE_BYTES.
+    PRIVATE,
+    PRIVATE_BYTES,
+    TEAM,  # int64 words, each in a cache line of its own: see `team`
+    # Compiled code, by address.
+    UNIT_CODE,  # rows.unit
+    STAGE_CODE,  # stages.run_stage
+    SIZE,
+) = range(42)
+
+#: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
+QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

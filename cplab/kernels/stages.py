@@ -1,0 +1,336 @@
+"""The stages of a pass, each split over the members of a team by units of 16 rows.
+
+A stage reads what earlier stages wrote and writes only its own share, so between two stages a barrier (or a new
+launch) is all that is needed. Cheap things are not split but repeated by every member, which saves a barrier: norms,
+and the argmax of the last pass's logits. Nothing is ever summed across members: a dot product belongs to one member,
+so the thread count cannot change a bit.
+
+Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import carray, types
+
+from cplab.jit import call_address, entry, intrinsic, jit
+from cplab.kernels import blocks
+from cplab.kernels import plan as p
+from cplab.kernels import vectors as v
+
+#: Stage numbers, for `run_stage`.
+INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH = range(8)
+
+
+@intrinsic
+def read_i64(typingctx: Any, address: Any) -> Any:
+    """The int64 at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return v.load(builder, args[0], v.I64, align=8)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def read_i32(typingctx: Any, address: Any) -> Any:
+    """The int32 at an address, as int64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.sext(v.load(builder, args[0], v.I32), v.I64)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def write_int(typingctx: Any, address: Any, value: Any, bits: Any) -> Any:
+    """Write an integer of 32 or 64 bits (``bits``: 32 truncates) to an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address, value, bits = args
+        with builder.if_else(builder.icmp_signed("==", bits, v.i64(32))) as (narrow, wide):
+            with narrow:
+                small = builder.trunc(value, v.I32)
+                builder.store(small, builder.inttoptr(address, ir.PointerType(v.I32))).align = 4
+            with wide:
+                builder.store(value, builder.inttoptr(address, ir.PointerType(v.I64))).align = 8
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), generate
+
+
+@jit()
+def tokens_of(plan: Any, g: int) -> tuple[int, int]:
+    """First position and number of positions (for each sequence) that pass ``g`` runs through the layers."""
+    if plan[p.RECOMPUTE]:
+        return 0, g + 2
+    return (0, 2) if g == 0 else (g + 1, 1)
+
+
+@jit()
+def private(plan: Any, m: int) -> int:
+    """Address of member m's own panel; two ``[T][16]`` blocks and a head's scratch follow it (see `cplab.decoder`)."""
+    return plan[p.PRIVATE] + m * plan[p.PRIVATE_BYTES]
+
+
+@jit()
+def chosen(plan: Any, b: int, g: int, m: int) -> int:
+    """The code to feed back after pass ``g`` of sequence ``b``; member 0 also records the argmax."""
+    vocab = plan[p.VOCAB]
+    at = b * plan[p.PASSES] + g
+    code = blocks.argmax(plan[p.LOGITS] + 4 * at * vocab, vocab)
+    if m == 0:
+        write_int(plan[p.CODES] + 4 * at, code, 32)
+        if code < 0 and read_i64(plan[p.STATUS]) < 0:
+            write_int(plan[p.STATUS], b, 64)
+            write_int(plan[p.STATUS] + 8, g, 64)
+    if plan[p.IS_FORCED]:
+        return read_i32(plan[p.FORCED] + 4 * at)
+    return max(code, 0)
+
+
+@jit()
+def input_stage(plan: Any, g: int, m: int, team: int) -> None:
+    """Embed (and project) the pass's new positions, and lay out the residual panel."""
+    B = plan[p.BATCH]
+    first, count = tokens_of(plan, g)
+    new_first, new_count = (0, 2) if g == 0 else (g + 1, 1)
+    hidden_blocks = plan[p.HIDDEN] // 16
+    low, high = hidden_blocks * m // team, hidden_blocks * (m + 1) // team
+    row = 4 * plan[p.HIDDEN]
+    for b in range(B):
+        fed = chosen(plan, b, g - 1, m) if g > 0 else 0
+        for i in range(new_count):
+            position = new_first + i
+            source, code = _source(plan, b, position, fed)
+            if plan[p.PROJECTED]:
+                panel = private(plan, m) + (b * new_count + i) * 64
+                blocks.decode(code, source, panel, B * new_count * 64, plan[p.TALKER_HIDDEN] // 16)
+            else:
+                at = plan[p.INPUTS] + (b * plan[p.POSITIONS] + position) * row
+                share = source + low * (64 if code == v.F32_CODE else 32)
+                blocks.decode(code, share, at + low * 64, 64, high - low)
+    if plan[p.PROJECTED]:
+        _project(plan, m, low, high, new_first, new_count)
+    T = B * count
+    for b in range(B):
+        for i in range(count):
+            source = plan[p.INPUTS] + (b * plan[p.POSITIONS] + first + i) * row + low * 64
+            target = plan[p.RESIDUAL] + (low * T + b * count + i) * 64
+            blocks.copy(source, 64, target, T * 64, high - low)
+
+
+@jit()
+def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
+    """Address and format code of the raw input vector at a position."""
+    row = 4 * plan[p.TALKER_HIDDEN]
+    if position == 0:
+        return plan[p.HIDDEN_IN] + b * row, v.F32_CODE
+    if position == 1:
+        return plan[p.CB0_IN] + b * row, v.F32_CODE
+    table = plan[p.TABLES] + (position - 2) * 24
+    return read_i64(table) + fed * read_i64(table + 16), read_i64(table + 8)
+
+
+@jit()
+def _project(plan: Any, m: int, low: int, high: int, new_first: int, new_count: int) -> None:
+    """``small_to_mtp_projection`` of the raw panel in private space: rows low * 16 .. high * 16 - 1, then the bias."""
+    T = plan[p.BATCH] * new_count
+    matrix = plan[p.MATRICES] + 24 * p.MATRICES_PER_LAYER * plan[p.LAYERS]
+    n = plan[p.TALKER_HIDDEN]
+    y = private(plan, m) + 4 * n * T
+    for u in range(low, high):
+        _rows(plan, matrix, u, n, private(plan, m), T, y, 64)
+        for t in range(T):
+            blocks.add(y + t * 64, 64, plan[p.BIAS] + u * 64, 64, 1)
+            sequence, i = t // new_count, t % new_count
+            at = sequence * plan[p.POSITIONS] + new_first + i
+            blocks.copy(y + t * 64, 64, plan[p.INPUTS] + 4 * at * plan[p.HIDDEN] + u * 64, 64, 1)
+
+
+@jit()
+def _rows(plan: Any, matrix: int, u: int, n: int, x: int, T: int, y: int, y_token: int) -> None:
+    """Unit u of a matrix times all T tokens of a panel."""
+    row_bytes = read_i64(matrix + 16)
+    w = read_i64(matrix) + u * 16 * row_bytes
+    arguments = (read_i64(matrix + 8), w, row_bytes, n, x, T, y, y_token, plan[p.AHEAD])
+    call_address(plan[p.UNIT_CODE], arguments)
+
+
+@jit()
+def _matrix(plan: Any, layer: int, which: int) -> int:
+    return plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * layer + which)
+
+
+@jit()
+def _layer_norms(plan: Any, layer: int) -> int:
+    return plan[p.NORMS] + 8 * layer * (plan[p.HIDDEN] + plan[p.HEAD_DIM])
+
+
+@jit()
+def _normed(plan: Any, weight: int, T: int, m: int) -> int:
+    """RMSNorm of every token of the residual panel, into private space; returns its address."""
+    eps = blocks.read_f32(plan[p.NUMBERS])
+    x = private(plan, m)
+    for t in range(T):
+        blocks.rms_norm(plan[p.RESIDUAL] + t * 64, T * 64, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
+    return x
+
+
+@jit()
+def qkv_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+    """q, k and v rows of all tokens, as one matrix."""
+    x = _normed(plan, _layer_norms(plan, layer), T, m)
+    matrix = _matrix(plan, layer, p.QKV_MATRIX)
+    units = (plan[p.HEADS] + 2 * plan[p.KV_HEADS]) * plan[p.HEAD_DIM] // 16
+    for u in range(units * m // team, units * (m + 1) // team):
+        _rows(plan, matrix, u, plan[p.HIDDEN], x, T, plan[p.QKV] + u * T * 64, 64)
+
+
+@jit()
+def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
+    """Per key/value head: norm and rotate the new keys into the cache, then every query head that shares it."""
+    first, count = tokens_of(plan, g)
+    B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
+    shared = plan[p.HEADS] // kv_heads
+    items = B * kv_heads
+    for item in range(items * m // team, items * (m + 1) // team):
+        b, kv_head = item // kv_heads, item % kv_heads
+        for i in range(count):
+            _cache_position(plan, layer, b, kv_head, first + i, b * count + i, B * count)
+        for head in range(kv_head * shared, (kv_head + 1) * shared):
+            for i in range(count):
+                _attend_head(plan, layer, b, kv_head, head, first + i, b * count + i, B * count, m)
+
+
+@jit()
+def _cache_address(plan: Any, layer: int, b: int, kv_head: int) -> int:
+    """Offset in bytes of a head's rows in KEYS and VALUES."""
+    head = (layer * plan[p.BATCH] + b) * plan[p.KV_HEADS] + kv_head
+    return 4 * head * plan[p.POSITIONS] * plan[p.HEAD_DIM]
+
+
+@jit()
+def _norm_and_rotate(plan: Any, x: int, T: int, weight: int, position: int, y: int) -> None:
+    """Per-head RMSNorm and RoPE of one head of a panel, into contiguous ``y``."""
+    d = plan[p.HEAD_DIM]
+    blocks.rms_norm(x, T * 64, weight, y, 64, d // 16, blocks.read_f32(plan[p.NUMBERS]))
+    cos = plan[p.ROPE] + 2 * position * d
+    blocks.rotate(y, cos, cos + 2 * plan[p.POSITIONS] * d, d // 32)
+
+
+@jit()
+def _cache_position(plan: Any, layer: int, b: int, kv_head: int, position: int, t: int, T: int) -> None:
+    d = plan[p.HEAD_DIM]
+    key = plan[p.QKV] + 4 * (plan[p.HEADS] + kv_head) * d * T + t * 64
+    value = key + 4 * plan[p.KV_HEADS] * d * T
+    row = _cache_address(plan, layer, b, kv_head) + 4 * position * d
+    weight = _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + d)
+    _norm_and_rotate(plan, key, T, weight, position, plan[p.KEYS] + row)
+    blocks.copy(value, T * 64, plan[p.VALUES] + row, 64, d // 16)
+
+
+@jit()
+def _attend_head(plan: Any, layer: int, b: int, kv_head: int, head: int, position: int, t: int, T: int, m: int) -> None:
+    d = plan[p.HEAD_DIM]
+    query = private(plan, m)
+    scores = query + 4 * d
+    start = 4 * head * d * T + t * 64
+    _norm_and_rotate(plan, plan[p.QKV] + start, T, _layer_norms(plan, layer) + 4 * plan[p.HIDDEN], position, query)
+    visible = position + 1
+    rows = _cache_address(plan, layer, b, kv_head)
+    scale = blocks.read_f32(plan[p.NUMBERS] + 4)
+    largest = blocks.dot(query, 64, plan[p.KEYS] + rows, 64, d // 16) * scale
+    blocks.write_f32(scores, largest)
+    for j in range(1, visible):
+        score = blocks.dot(query, 64, plan[p.KEYS] + rows + 4 * j * d, 64, d // 16) * scale
+        blocks.write_f32(scores + 4 * j, score)
+        largest = score if score > largest else largest
+    blocks.exp_minus(scores, (visible + 15) // 16, largest)
+    total = blocks.read_f32(scores)
+    for j in range(1, visible):
+        total = total + blocks.read_f32(scores + 4 * j)
+    for j in range(visible):
+        blocks.write_f32(scores + 4 * j, blocks.read_f32(scores + 4 * j) / total)
+    blocks.weighted_sum(scores, visible, plan[p.VALUES] + rows, 4 * d, plan[p.ATTENDED] + start, T * 64, d // 16)
+
+
+@jit()
+def _add_rows(plan: Any, matrix: int, n: int, x: int, T: int, m: int, team: int) -> None:
+    """``residual += W @ x`` for this member's rows."""
+    units = plan[p.HIDDEN] // 16
+    y = private(plan, m)
+    for u in range(units * m // team, units * (m + 1) // team):
+        _rows(plan, matrix, u, n, x, T, y, 64)
+        blocks.add(plan[p.RESIDUAL] + u * T * 64, 64, y, 64, T)
+
+
+@jit()
+def out_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+    """o_proj and the first residual."""
+    n = plan[p.HEADS] * plan[p.HEAD_DIM]
+    _add_rows(plan, _matrix(plan, layer, p.OUT_MATRIX), n, plan[p.ATTENDED], T, m, team)
+
+
+@jit()
+def gate_up_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+    """Gate and up rows side by side, and silu(gate) * up."""
+    x = _normed(plan, _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), T, m)
+    matrix = _matrix(plan, layer, p.GATE_UP_MATRIX)
+    gate = x + 4 * plan[p.HIDDEN] * T
+    up = gate + 64 * T
+    units = plan[p.INTERMEDIATE] // 16
+    for u in range(units * m // team, units * (m + 1) // team):
+        _rows(plan, matrix, 2 * u, plan[p.HIDDEN], x, T, gate, 64)
+        _rows(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
+        blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
+
+
+@jit()
+def down_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+    """down_proj and the second residual."""
+    _add_rows(plan, _matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], plan[p.GATED], T, m, team)
+
+
+@jit()
+def head_stage(plan: Any, g: int, m: int, team: int) -> None:
+    """Final norm of each sequence's last token, and head g."""
+    _, count = tokens_of(plan, g)
+    B, T, vocab = plan[p.BATCH], plan[p.BATCH] * count, plan[p.VOCAB]
+    x = private(plan, m)
+    weight = _layer_norms(plan, plan[p.LAYERS])
+    eps = blocks.read_f32(plan[p.NUMBERS])
+    for b in range(B):
+        last = plan[p.RESIDUAL] + (b * count + count - 1) * 64
+        blocks.rms_norm(last, T * 64, weight, x + b * 64, B * 64, plan[p.HIDDEN] // 16, eps)
+    matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + g)
+    frame_bytes = 4 * plan[p.PASSES] * vocab
+    units = vocab // 16
+    for u in range(units * m // team, units * (m + 1) // team):
+        _rows(plan, matrix, u, plan[p.HIDDEN], x, B, plan[p.LOGITS] + 4 * g * vocab + u * 64, frame_bytes)
+
+
+@entry(types.void(types.CPointer(types.int64), *([types.int64] * 5)))
+def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
+    """Member m's share of one stage of the plan at an address."""
+    plan = carray(address, (p.SIZE,))
+    T = plan[p.BATCH] * tokens_of(plan, g)[1]
+    if stage == INPUT:
+        input_stage(plan, g, m, team)
+    elif stage == QKV:
+        qkv_stage(plan, layer, T, m, team)
+    elif stage == ATTEND:
+        attend_stage(plan, layer, g, m, team)
+    elif stage == OUT:
+        out_stage(plan, layer, T, m, team)
+    elif stage == GATE_UP:
+        gate_up_stage(plan, layer, T, m, team)
+    elif stage == DOWN:
+        down_stage(plan, layer, T, m, team)
+    elif stage == HEAD:
+        head_stage(plan, g, m, team)
+    elif m == 0:
+        for b in range(plan[p.BATCH]):
+            chosen(plan, b, plan[p.PASSES] - 1, m)

@@ -1,0 +1,128 @@
+"""LLVM building blocks over 16 float32 lanes. Everything here runs at compile time and emits instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from cplab import constants
+from cplab.formats import FORMATS
+
+LANES = constants.LANES
+FLOAT = ir.FloatType()
+HALF = ir.HalfType()
+I8 = ir.IntType(8)
+I16 = ir.IntType(16)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, LANES)
+INTS = ir.VectorType(I32, LANES)
+
+F32_CODE, BF16_CODE, F16_CODE = (FORMATS[name].code for name in ("f32", "bf16", "f16"))
+#: Bytes that 16 weights take, by format code.
+BYTES_PER_16 = {F32_CODE: 64, BF16_CODE: 32, F16_CODE: 32}
+CACHE_LINE = 64
+
+
+def i64(value: int) -> Any:
+    """An address or count known at compile time."""
+    return ir.Constant(I64, value)
+
+
+def splat(value: float) -> Any:
+    """A constant in all lanes."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def splat_int(value: int) -> Any:
+    """An int32 constant in all lanes."""
+    return ir.Constant(INTS, [value] * LANES)
+
+
+def broadcast(builder: Any, scalar: Any) -> Any:
+    """A scalar float in all lanes."""
+    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, ir.Constant(I32, 0))
+    return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
+
+
+def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:
+    """Load a vector from an integer address."""
+    value = builder.load(builder.inttoptr(address, ir.PointerType(kind)))
+    value.align = align
+    return value
+
+
+def store(builder: Any, value: Any, address: Any) -> None:
+    """Store a float vector or scalar to an integer address."""
+    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type))).align = 4
+
+
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once, lane by lane."""
+    kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32"), [a, b, c])
+
+
+def prefetch(builder: Any, address: Any) -> None:
+    """Ask for a cache line to be read, for reading, into all levels; never faults."""
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(I8), I32, I32, I32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    hints = [ir.Constant(I32, 0), ir.Constant(I32, 3), ir.Constant(I32, 1)]
+    builder.call(function, [builder.inttoptr(address, ir.PointerType(I8)), *hints])
+
+
+def decode_16(builder: Any, code: int, address: Any) -> Any:
+    """Sixteen weights of a format at ``address`` as float32 lanes; exact for every format."""
+    if code == F32_CODE:
+        return load(builder, address)
+    if code == BF16_CODE:
+        raw = load(builder, address, ir.VectorType(I16, LANES), align=2)
+        return builder.bitcast(builder.shl(builder.zext(raw, INTS), splat_int(16)), VECTOR)
+    if code == F16_CODE:
+        return builder.fpext(load(builder, address, ir.VectorType(HALF, LANES), align=2), VECTOR)
+    raise NotImplementedError(f"no decoder for format code {code}")
+
+
+def tree_sum(builder: Any, lanes: Any) -> Any:
+    """The canonical sum of 16 lanes: j + (j + 8), then + 4, + 2, + 1."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        kind = ir.VectorType(I32, width)
+        low = builder.shuffle_vector(lanes, lanes, ir.Constant(kind, list(range(width))))
+        high = builder.shuffle_vector(lanes, lanes, ir.Constant(kind, list(range(width, 2 * width))))
+        lanes = builder.fadd(low, high)
+    return builder.extract_element(lanes, ir.Constant(I32, 0))
+
+
+@contextmanager
+def counted(builder: Any, count: Any) -> Iterator[Any]:
+    """Emit a loop over 0 .. count - 1 (i64)."""
+    with cgutils.for_range(builder, count, intp=I64) as loop:
+        yield loop.index
+
+
+def exp(builder: Any, x: Any) -> Any:
+    """The canonical exp, lane by lane: see `cplab.arithmetic.exp` for the rule and `constants` for the numbers."""
+    magic = splat(constants.ROUND_MAGIC)
+    rounded = fma(builder, x, splat(constants.LOG2_E), magic)
+    n = builder.sub(builder.bitcast(rounded, INTS), builder.bitcast(magic, INTS))
+    minus_n = builder.fneg(builder.fsub(rounded, magic))
+    r = fma(builder, minus_n, splat(constants.LN2_HIGH), x)
+    r = fma(builder, minus_n, splat(constants.LN2_LOW), r)
+    first, second, *rest = constants.EXP_POLYNOMIAL
+    p = fma(builder, splat(first), r, splat(second))
+    for coefficient in rest:
+        p = fma(builder, p, r, splat(coefficient))
+    half = builder.ashr(n, splat_int(1))
+    for part in (half, builder.sub(n, half)):
+        power = builder.shl(builder.add(part, splat_int(127)), splat_int(23))
+        p = builder.fmul(p, builder.bitcast(power, VECTOR))
+    too_high = builder.fcmp_ordered(">", x, splat(constants.EXP_HIGH))
+    p = builder.select(too_high, splat(float("inf")), p)
+    too_low = builder.fcmp_ordered("<", x, splat(constants.EXP_LOW))
+    return builder.select(too_low, splat(0.0), p)
