@@ -117,7 +117,7 @@ class Model:
         changed = 0
         tensors = dict(self.tensors)
         for name, tensor in self.tensors.items():
-            if is_streamed(name) and tensor.format is not target:
+            if is_streamed(name) and tensor.format is not target and target.name != "f32":
                 count = target.changed(tensor.f32())
                 if count:
                     changed += count

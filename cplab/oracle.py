@@ -61,6 +61,20 @@ class Oracle:
                 inputs.append(self.project(self.embedding(g, code if forced is None else int(forced[g]))))
         return OracleFrame(codes, logits)
 
+    def scored(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32]) -> OracleFrame:
+        """Teacher-forced logits of all codebooks from one pass over all positions.
+
+        A position sees only those before it, so this is `frame` with ``forced`` at an eighth of the work; a test holds
+        the two against each other.
+        """
+        embedded = [self.embedding(g, int(forced[g])) for g in range(self.spec.passes - 1)]
+        residual = self.layers(np.stack([self.project(x) for x in (hidden, cb0_embed, *embedded)]))
+        heads = [self.head(g, self.norm(residual[g + 1], "model.norm.weight")) for g in range(self.spec.passes)]
+        codes = np.array([law.argmax(row) for row in heads], np.int32)
+        if (codes < 0).any():
+            raise NonFiniteLogitsError(0, int(np.argmax(codes < 0)))
+        return OracleFrame(codes, np.stack(heads))
+
     def embedding(self, group: int, code: int) -> Vector:
         """Row ``code`` of the table for CB(group+1), ``[talker_hidden]``."""
         table = self.model.tensors[f"model.codec_embedding.{group}.weight"]

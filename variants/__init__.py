@@ -1,3 +1,4 @@
-"""One file, one implementation, one idea. Read in this order: ``numpy_f32``, ``recompute_f32``, ``recompute_f16``,
-``kv_f32``, ``kv_bf16``, ``kv_f16``.
+"""One file, one implementation, one idea.
+
+Read in this order: ``numpy_f32``, ``recompute_f32``, ``recompute_f16``, ``kv_f32``, ``kv_bf16``, ``kv_f16``.
 """

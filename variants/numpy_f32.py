@@ -95,11 +95,13 @@ class NumpyPredictor:
     def _project(self, X: Array) -> Array:
         if not self.spec.projected:
             return X
-        return X @ self.weights["small_to_mtp_projection.weight"].T + self.weights["small_to_mtp_projection.bias"]
+        y: Array = X @ self.weights["small_to_mtp_projection.weight"].T + self.weights["small_to_mtp_projection.bias"]
+        return y
 
     def _norm(self, x: Array, name: str) -> Array:
         mean = np.mean(x * x, axis=-1, keepdims=True)
-        return x / np.sqrt(mean + np.float32(self.spec.rms_eps)) * self.weights[name]
+        y: Array = x / np.sqrt(mean + np.float32(self.spec.rms_eps)) * self.weights[name]
+        return y
 
     def _times(self, X: Array, name: str) -> Array:
         W = self.weights[name]

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cplab import jit
-from cplab.kernels import rows, stages, team
+from cplab.kernels import reading, rows, stages, team
 
 _PLAN = types.Array(types.int64, 1, "C")
+_TABLE = types.Array(types.int64, 2, "C")
 _seconds: float | None = None
 
 
@@ -24,7 +25,14 @@ def steps() -> list[tuple[str, Callable[[], object]]]:
         ("one thread", lambda: team.frame_alone.compile((_PLAN,))),
         ("thread team", lambda: team.frame_together.compile((_PLAN, types.int64))),
         ("thread team, a launch a stage", lambda: team.frame_apart.compile((_PLAN, types.int64))),
+        ("the roof, one thread", lambda: reading.read_alone.compile((_TABLE, types.int64, types.int64))),
+        ("the roof, team", lambda: reading.read_together.compile((_TABLE, *[types.int64] * 3))),
     ]
+
+
+def compile_seconds() -> float:
+    """Seconds that this process has spent in `compile_all`; 0 where it was not called."""
+    return _seconds or 0.0
 
 
 def compile_all() -> float:

@@ -1,0 +1,120 @@
+"""Which cells a sweep measures, and how long each gets.
+
+The default answers three questions within a time budget: which variant is fastest at its best thread count, how the
+fastest exact one scales with threads, and what one thread gives. So every variant is first gated at the number of
+physical cores; the fastest exact one is tried at every thread count; where another count suits it better, the others
+are tried there too; what budget is left goes to single-thread cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bench.records import CellRecord
+from cplab.variant import Variant
+
+#: A default sweep measures at most this many cells, each in at least this many rounds.
+MOST_CELLS = 12
+LEAST_ROUNDS = 6
+LEAST_FRAMES, MOST_FRAMES = 3, 24
+#: Starting Python, importing numba and packing weights, until a run has measured its own.
+WORKER_OVERHEAD_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """A variant with a thread count."""
+
+    variant: str
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.variant} x {self.threads}"
+
+
+Gate = Callable[[Cell], CellRecord]
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Cells to measure, in the order in which they were gated, and what was left out."""
+
+    gated: dict[Cell, CellRecord]
+    left_out: list[str]
+
+    def passing(self) -> list[Cell]:
+        """Cells that may be timed."""
+        return [cell for cell, record in self.gated.items() if record.gate.status == "pass"]
+
+
+def every_cell(variants: Iterable[Variant], threads: list[int], gate: Gate) -> Chosen:
+    """All variants at all thread counts."""
+    cells = [Cell(variant.name, count) for variant in variants for count in threads]
+    return Chosen({cell: gate(cell) for cell in cells}, [])
+
+
+def default_cells(
+    variants: list[Variant], threads: list[int], physical: int, gate: Gate, *, seconds: float, rounds: int
+) -> Chosen:
+    """The default choice; see the module's docstring.
+
+    Args:
+        variants: in the order in which they shall stand.
+        threads: candidate thread counts.
+        physical: physical cores that may be used; one of ``threads``, or the largest below is taken.
+        gate: judges a cell and times it roughly (`quick_ms`).
+        seconds: time for the timed rounds.
+        rounds: how many rounds they must be enough for.
+    """
+    home = max((count for count in threads if count <= physical), default=min(threads))
+    chosen = Chosen({}, [])
+
+    def add(cell: Cell) -> None:
+        if cell not in chosen.gated and len(chosen.gated) < MOST_CELLS:
+            chosen.gated[cell] = gate(cell)
+
+    for variant in variants:
+        add(Cell(variant.name, home))
+    exact = {variant.name for variant in variants if variant.tier == "exact"}
+    leaders = [cell for cell in chosen.passing() if cell.variant in exact]
+    if leaders:
+        leader = min(leaders, key=lambda cell: quick_ms(chosen.gated[cell])).variant
+        for count in threads:
+            add(Cell(leader, count))
+        tried = [cell for cell in chosen.passing() if cell.variant == leader]
+        best = min(tried, key=lambda cell: quick_ms(chosen.gated[cell])).threads
+        for cell in chosen.passing():
+            add(Cell(cell.variant, best))
+    for cell in sorted(chosen.passing(), key=lambda c: quick_ms(chosen.gated[c])):
+        single = Cell(cell.variant, min(threads))
+        if single in chosen.gated:
+            continue
+        # One thread takes about as many times longer as there are threads.
+        guess_ms = quick_ms(chosen.gated[cell]) * cell.threads / single.threads
+        need = worker_seconds(guess_ms, LEAST_FRAMES) + sum(
+            worker_seconds(quick_ms(chosen.gated[c]), LEAST_FRAMES) for c in chosen.passing()
+        )
+        if need * rounds > seconds or len(chosen.gated) >= MOST_CELLS:
+            chosen.left_out.append(f"{single}: not within the time budget (--all measures everything)")
+        else:
+            add(single)
+    return chosen
+
+
+def quick_ms(record: CellRecord) -> float:
+    """A rough time a frame from the gate's worker: the least of its few calls, in milliseconds."""
+    return min(record.warmup_ns, default=0) / 1e6
+
+
+def worker_seconds(frame_ms: float, frames: int, overhead_s: float = WORKER_OVERHEAD_S) -> float:
+    """What a timed worker takes: its start, a first call, a warm-up, the timed frames and two readings."""
+    return overhead_s + (frames + 4) * frame_ms / 1000
+
+
+def frames_for(frame_ms: float, seconds: float, overhead_s: float) -> int:
+    """How many frames fit into a worker of so many seconds."""
+    if frame_ms <= 0:
+        return LEAST_FRAMES
+    fit = int((seconds - overhead_s) * 1000 / frame_ms) - 4
+    return max(LEAST_FRAMES, min(MOST_FRAMES, fit))

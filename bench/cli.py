@@ -1,0 +1,194 @@
+"""The command line: ``python -m bench list | gate | run | sweep | report | doctor``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list, run
+from cplab.errors import CplabError
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Which code predictor is fast and right on this machine."
+)
+
+Model = Annotated[str, typer.Option("--model", help="A GGUF file, or synthetic:0.6b and its like.")]
+Variants = Annotated[str, typer.Option("--variants", help="Names, separated by commas; default: all.")]
+Threads = Annotated[str, typer.Option("--threads", help="Such as 1,2,4 or 1-8; default: this machine's own list.")]
+Golden = Annotated[Path | None, typer.Option("--golden", help="A golden file; default: the one of these weights.")]
+Files = Annotated[
+    list[Path] | None, typer.Option("--variant-file", help="A Python file with a variant that is not installed.")
+]
+Out = Annotated[Path, typer.Option("--out", help="Folder for runs.")]
+TimeoutS = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.")]
+
+
+@app.command("list")
+def list_variants(files: Files = None) -> int:
+    """Name every variant that is installed, with what it is."""
+    from bench.choosing import chosen_variants
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("variant", "format", "arithmetic", "tier", "what it is"):
+        table.add_column(heading, no_wrap=heading != "what it is")
+    for variant in chosen_variants("", files):
+        table.add_row(variant.name, variant.format, variant.arithmetic, variant.tier, variant.summary)
+    console.print(table)
+    return GOOD
+
+
+@app.command()
+def gate(
+    model: Model = "synthetic:0.6b",
+    variants: Variants = "",
+    threads: Threads = "1,2",
+    frames: Annotated[int | None, typer.Option(help="Frames of the golden, at least 2; default: all.")] = None,
+    golden: Golden = None,
+    files: Files = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Write the records there.")] = None,
+    summary: Annotated[Path | None, typer.Option("--summary", help="Append a Markdown table there, for CI.")] = None,
+    timeout: TimeoutS = None,
+) -> int:
+    """Ask of every cell whether it is right: bits, codes, stale state, batches, float modes."""
+    from bench.choosing import chosen_variants
+    from bench.gate_run import gate_cells, write_json, write_markdown
+
+    records = gate_cells(
+        model, chosen_variants(variants, files), positive_list(threads), frames=frames, golden=golden, files=files,
+        timeout_s=timeout,
+    )  # fmt: skip
+    if json is not None:
+        write_json(records, json)
+    if summary is not None:
+        write_markdown(records, summary)
+    bad = [record for record in records if record.gate.status in ("fail", "crash")]
+    if not any(record.gate.status == "pass" for record in records) and not bad:
+        raise CplabError("nothing was gated: every variant was skipped")
+    return GATE_FAILED if bad else GOOD
+
+
+@app.command("run")
+def run_one(
+    variant: Annotated[str, typer.Argument(help="Which implementation.")],
+    threads: Annotated[str, typer.Option("--threads", "-t", help="Such as 2, or 1,2,4.")] = "1",
+    model: Model = "synthetic:0.6b",
+    rounds: Annotated[int, typer.Option(help="Processes, one after another.", min=1)] = 3,
+    frames: Annotated[int, typer.Option(help="Timed frames in each.", min=1)] = 10,
+    golden: Golden = None,
+    files: Files = None,
+    timeout: TimeoutS = None,
+) -> int:
+    """Gate and measure one variant, without writing anything."""
+    from bench.choosing import chosen_variants
+    from bench.show import print_cells
+    from bench.sweep import Options, sweep
+
+    counts = positive_list(threads)
+    options = Options(
+        model=model,
+        variants=chosen_variants(variant, files),
+        threads=counts,
+        rounds=rounds,
+        frames=frames,
+        golden=str(golden or ""),
+        variant_files=[str(f) for f in files or []],
+        write=False,
+        timeout_s=timeout,
+    )
+    outcome = sweep(options)
+    print_cells(outcome.summary)
+    return _code(outcome.summary)
+
+
+@app.command()
+def sweep(
+    model: Model = "synthetic:0.6b",
+    variants: Variants = "",
+    everything: Annotated[bool, typer.Option("--all", help="All variants at all thread counts, no budget.")] = False,
+    threads: Threads = "",
+    rounds: Annotated[int | None, typer.Option(help="Rounds; default: at least 6, as many as fit.", min=1)] = None,
+    frames: Annotated[int | None, typer.Option(help="Timed frames a round; default: what fits.", min=1)] = None,
+    time_budget: Annotated[float, typer.Option(help="Seconds for gates and rounds.", min=1)] = 240.0,
+    quick: Annotated[bool, typer.Option("--quick", help="A first look in under 90 s: fewer rounds.")] = False,
+    out: Out = Path("reports/runs"),
+    golden: Golden = None,
+    files: Files = None,
+    seed: Annotated[int, typer.Option(help="Of the order in which cells are measured.")] = 0,
+    timeout: TimeoutS = None,
+) -> int:
+    """Gate and measure the variants on this machine, and write a report."""
+    from bench.choosing import chosen_variants
+    from bench.show import print_cells
+    from bench.sweep import Options
+    from bench.sweep import sweep as run_sweep
+
+    options = Options(
+        model=model,
+        variants=chosen_variants(variants, files),
+        threads=positive_list(threads) if threads else None,
+        everything=everything,
+        rounds=rounds,
+        frames=frames,
+        budget_s=min(time_budget, 75.0) if quick else time_budget,
+        least_rounds=2 if quick else 6,
+        out=out,
+        golden=str(golden or ""),
+        variant_files=[str(f) for f in files or []],
+        seed=seed,
+        timeout_s=timeout,
+    )
+    outcome = run_sweep(options)
+    print_cells(outcome.summary)
+    if outcome.folder is not None:
+        console.print(f"\nreport: {outcome.folder / 'report.html'}", highlight=False, soft_wrap=True)
+    return _code(outcome.summary)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    html: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Where the Markdown goes.")] = None,
+) -> int:
+    """Write a run's report again, from its records."""
+    import reports
+    from bench.records import UnreadableRecordError
+
+    if html is None and markdown is None:
+        html, markdown = folder / "report.html", folder / "report.md"
+    try:
+        for target, write in ((html, reports.write_html), (markdown, reports.write_markdown)):
+            if target is not None:
+                write(folder, target)
+                console.print(str(target), highlight=False, soft_wrap=True)
+    except UnreadableRecordError as error:
+        raise CplabError(str(error)) from error
+    return GOOD
+
+
+@app.command()
+def doctor() -> int:
+    """Grade this machine as a place to measure on; changes nothing."""
+    from bench import doctor as examination
+    from bench.choosing import threading_layer
+    from bench.machine import facts
+
+    console.print(examination.render(examination.examine(facts(Path.cwd()), threading_layer())))
+    return GOOD
+
+
+def _code(summary: object) -> int:
+    from bench.records import Summary
+
+    assert isinstance(summary, Summary)
+    if summary.run.interrupted:
+        return WRONG_USE
+    return GATE_FAILED if any(cell.gate in ("fail", "crash") for cell in summary.cells) else GOOD
+
+
+def main() -> int:
+    """Run the command line and give its exit code."""
+    return run(app)

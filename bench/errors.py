@@ -1,0 +1,9 @@
+"""The errors of the measuring half. Like the lab's own: one line says what, where, and what to do."""
+
+from __future__ import annotations
+
+from cplab.errors import CplabError
+
+
+class OutputError(CplabError):
+    """A run's results cannot be written."""

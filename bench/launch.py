@@ -1,0 +1,122 @@
+"""Running workers: one process each, with a time-out, and every way of dying turned into a record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bench.job import Job
+from bench.records import CellRecord, GateOutcome
+
+#: A worker may take this long before it counts as hung; gates on slow machines run the oracle.
+TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0}
+_STDERR_LINES = 3
+
+
+@dataclass
+class Launcher:
+    """Starts workers for a run.
+
+    Attributes:
+        threads_limit: NUMBA_NUM_THREADS is set to a job's threads, or to this where it is larger.
+        timeout_s: replaces TIMEOUT_S for gate and timed workers where set.
+    """
+
+    timeout_s: float | None = None
+    _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def run(self, job: Job) -> CellRecord:
+        """Run one job; never raises for what the worker does. A prepare job's progress goes to our standard error."""
+        limit = self.timeout_s if self.timeout_s and job.phase != "prepare" else TIMEOUT_S[job.phase]
+        with tempfile.TemporaryDirectory(prefix="cplab-") as folder:
+            result = Path(folder) / "record.json"
+            noise = Path(folder) / "stderr"
+            with noise.open("wb") as stderr:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "bench.worker", str(result)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if job.phase == "prepare" else stderr,
+                    env=_environment(job),
+                    start_new_session=True,
+                )
+            self._running = process
+            try:
+                return self._await(process, job, result, noise, limit)
+            finally:
+                _end(process)
+                self._running = None
+
+    def _await(self, process: subprocess.Popen[bytes], job: Job, result: Path, noise: Path, limit: float) -> CellRecord:
+        timer_fired = threading.Event()
+
+        def on_timeout() -> None:
+            timer_fired.set()
+            _end(process)
+
+        timer = threading.Timer(limit, on_timeout)
+        timer.start()
+        try:
+            process.communicate(job.model_dump_json().encode())
+        finally:
+            timer.cancel()
+        if timer_fired.is_set():
+            return crashed(job, f"no result within {limit:g} s; the worker was ended")
+        try:
+            return CellRecord.model_validate_json(result.read_text(encoding="utf-8"))
+        except (OSError, ValidationError):
+            return crashed(job, _cause(process.returncode, noise))
+
+
+def crashed(job: Job, reason: str) -> CellRecord:
+    """The record of a worker that left none."""
+    return CellRecord(
+        variant=job.variant,
+        threads=job.threads,
+        model=job.model,
+        round=job.round,
+        order=job.order,
+        phase="timed" if job.phase == "timed" else "gate",
+        gate=GateOutcome(status="crash", detail=reason),
+        started_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        reason=reason,
+    )
+
+
+def _environment(job: Job) -> dict[str, str]:
+    """The caller's environment with a thread pool of the cell's size, in numba and in every BLAS."""
+    count = str(job.threads if job.phase != "prepare" else max(2, os.cpu_count() or 1))
+    pools = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+    paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+    return os.environ | dict.fromkeys(pools, count) | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+        process.wait()
+
+
+def _cause(code: int, noise: Path) -> str:
+    said = noise.read_text(encoding="utf-8", errors="replace").strip().splitlines() if noise.exists() else []
+    tail = " | ".join(line.strip() for line in said[-_STDERR_LINES:])
+    if code < 0:
+        try:
+            how = f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            how = f"killed by signal {-code}"
+    else:
+        how = f"exited with {code} and left no result"
+    return f"{how}{': ' + tail if tail else ''}"

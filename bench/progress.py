@@ -1,0 +1,47 @@
+"""The progress line of a sweep, on standard error, with the time that is left."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+
+class SweepProgress:
+    """Shows what is running and about how long the rest will take; silent where standard error is no terminal."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("starting", total=None, left="")
+        self._began: float | None = None
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def gating(self, cell: str) -> None:
+        """A cell is being gated."""
+        self._bar.update(self._task, description=f"gate: {cell}")
+
+    def measuring(self, what: str, position: int, cells: int, rounds_left: int) -> None:
+        """A worker starts: ``position`` of ``cells`` in a round, with ``rounds_left`` rounds to go, this one included."""
+        if self._began is None:
+            self._began = time.monotonic()
+        total = self._done + (cells - position) + (rounds_left - 1) * cells
+        left = ""
+        if self._done:
+            each_s = (time.monotonic() - self._began) / self._done
+            seconds = each_s * (total - self._done)
+            left = f"about {seconds / 60:.0f} min left" if seconds > 90 else f"about {seconds:.0f} s left"
+        self._bar.update(self._task, description=what, total=total, completed=self._done, left=left)
+        self._done += 1

@@ -1,0 +1,225 @@
+"""The folder that a run leaves behind: ``reports/runs/<machine>/<UTC time>-<commit>[-dirty]/``.
+
+It grows under a name that starts with a dot and gets its own when the run ends, so that whoever lists the folder
+never takes half a run for one. Records are on disk as soon as they are appended: an interrupted run keeps what it
+measured.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+from bench.errors import OutputError
+from bench.pyperf_suite import write_suite
+from bench.records import MACHINE_SCHEMA, CellRecord, Summary
+from cplab.cachedir import replacing
+
+RUNS = Path("reports/runs")
+"""Where runs go unless told otherwise, under the current folder."""
+
+_PROBE_BYTES = 1 << 18  # about what a run's files take; a full disk shall be noticed before hours of measuring
+
+
+def run_folder_path(machine: str, started: datetime, commit: str, dirty: bool, runs: Path = RUNS) -> Path:
+    """``<runs>/<machine>/20260131T235959Z-abcdef012-dirty``; ``commit`` is ``nogit`` outside a repository.
+
+    Raises:
+        ValueError: ``started`` has no time zone.
+    """
+    if started.tzinfo is None:
+        raise ValueError("a run's start needs a time zone")
+    return runs / machine / f"{started.astimezone(UTC):%Y%m%dT%H%M%SZ}-{commit}{'-dirty' if dirty else ''}"
+
+
+class RunFolder:
+    """A run's folder while it is written. As a context manager it is finished, or, without records, removed.
+
+    Attributes:
+        path: where the files are now; another folder after `finish`.
+    """
+
+    def __init__(self, final: Path) -> None:
+        """Make the folder under its temporary name, and try it, before anything is measured.
+
+        Args:
+            final: the name to get in the end, as from `run_folder_path`.
+
+        Raises:
+            OutputError: the folder cannot be made or written.
+        """
+        self._final = final
+        self._records: list[CellRecord] = []
+        self._finished = False
+        self.path = final
+        with self._writing():
+            final.parent.mkdir(parents=True, exist_ok=True)
+            self.path = _fresh_sibling(final)
+        try:
+            with self._writing():
+                _probe(self.path)
+                # Unbuffered: one record is one write, and what was appended survives this process.
+                self._file = (self.path / "records.jsonl").open("ab", buffering=0)
+        except OutputError:
+            _remove(self.path)
+            raise
+
+    @property
+    def records(self) -> list[CellRecord]:
+        """What was appended so far."""
+        return list(self._records)
+
+    def append(self, record: CellRecord) -> None:
+        """Add a line to ``records.jsonl``: the whole line in one write, or nothing.
+
+        Raises:
+            OutputError: it cannot be written; the lines before it stay.
+        """
+        line = _json(record.model_dump(mode="json", by_alias=True)) + b"\n"
+        with self._writing():
+            before = self._file.seek(0, os.SEEK_END)
+            try:
+                if self._file.write(line) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                with suppress(OSError):
+                    self._file.truncate(before)  # half a line would make the whole file unreadable
+                raise
+        self._records.append(record)
+
+    def write_machine(self, facts: dict[str, Any]) -> None:
+        """Write ``machine.json``.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace("machine.json", _json({"schema": MACHINE_SCHEMA, **facts}, indent=1))
+
+    def write_summary(self, summary: Summary) -> None:
+        """Write ``summary.json``.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace("summary.json", _json(summary.model_dump(mode="json", by_alias=True), indent=1))
+
+    def write_pyperf(self, records: Iterable[CellRecord] | None = None) -> None:
+        """Write ``pyperf.json`` from what was appended, or from ``records``; no file where no cell has samples.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        with self._writing():
+            write_suite(self._records if records is None else records, self.path / "pyperf.json")
+
+    def finish(self) -> Path:
+        """Give the folder its name, with -2, -3, ... behind it where that is taken, and return it.
+
+        Raises:
+            OutputError: it cannot be renamed; the results stay under the temporary name, which the message tells.
+        """
+        if not self._finished:
+            with self._writing():
+                self._file.close()
+                self.path = _rename_to_free_name(self.path, self._final)
+            self._finished = True
+        return self.path
+
+    def discard(self) -> None:
+        """Remove a folder that holds nothing worth keeping; does nothing after `finish`."""
+        if not self._finished:
+            with suppress(OSError):
+                self._file.close()
+            _remove(self.path)
+            self._finished = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._records:
+            self.finish()
+        else:
+            self.discard()
+
+    def _replace(self, name: str, content: bytes) -> None:
+        with self._writing(), replacing(self.path / name) as temporary:
+            temporary.write_bytes(content + b"\n")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """OSError, whatever the file system's reason, becomes one line with what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            advice = "free some space, or choose" if full else "choose"
+            kept = "; the records so far stay there" if self._records else ""
+            raise OutputError(
+                f"{self.path}: the run cannot be written: {error.strerror or error}{kept}; "
+                f"{advice} another folder with --out"
+            ) from error
+
+
+def _json(data: Any, indent: int | None = None) -> bytes:
+    """ASCII JSON in which every string is text.
+
+    Readers that split lines at U+2028 are not misled by it, and bytes of a file name that are no text become question
+    marks, as strict parsers refuse a whole file for one of them.
+    """
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(json.loads(text), indent=indent).encode("ascii")
+
+
+def _numbered(path: Path, separator: str) -> Iterator[Path]:
+    yield path
+    for number in count(2):
+        yield path.with_name(f"{path.name}{separator}{number}")
+
+
+def _fresh_sibling(final: Path) -> Path:
+    """A new folder beside ``final``, its name starting with a dot."""
+    for candidate in _numbered(final.with_name(f".{final.name}.{os.getpid()}"), "."):
+        with suppress(FileExistsError):
+            candidate.mkdir()
+            return candidate
+    raise AssertionError("numbers do not end")
+
+
+def _rename_to_free_name(folder: Path, wanted: Path) -> Path:
+    """Rename without overwriting: an empty folder claims the name first, since only one process can make it."""
+    for candidate in _numbered(wanted, "-"):
+        try:
+            candidate.mkdir()
+        except FileExistsError:
+            continue
+        try:
+            return folder.rename(candidate)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                with suppress(OSError):
+                    candidate.rmdir()
+                raise
+    raise AssertionError("numbers do not end")
+
+
+def _probe(folder: Path) -> None:
+    probe = folder / ".probe"
+    try:
+        probe.write_bytes(bytes(_PROBE_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()

@@ -1,0 +1,94 @@
+"""``python -m cplab``: golden files and validation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cplab.commandline import GATE_FAILED, GOOD, console, positive_list, run
+from cplab.errors import BadInputError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="The Qwen3-TTS code predictor: models and goldens.")
+
+ModelOption = Annotated[str, typer.Option("--model", help="A GGUF file, or synthetic:0.6b and its like.")]
+
+
+@app.callback()
+def _about() -> None:
+    """Commands on models and goldens; measuring is `python -m bench`."""
+
+
+@app.command()
+def golden(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the .npz goes.")],
+    model: ModelOption = "synthetic:0.6b",
+    reference: Annotated[str, typer.Option(help="oracle, or torch: the official class must agree.")] = "oracle",
+    frames: Annotated[int, typer.Option(help="How many frames, at least 2.")] = 33,
+) -> int:
+    """Make a golden file: inputs, codes and digests of logits."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from cplab.golden_making import make_golden
+    from cplab.sources import load_model
+
+    if reference not in ("oracle", "torch"):
+        raise BadInputError(f"--reference {reference}: oracle or torch is wanted")
+    loaded = load_model(model)
+    columns = (TextColumn("oracle frames"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=frames)
+        made = make_golden(loaded, frames, reference=reference, progress=lambda: bar.advance(task))
+    made.save(output)
+    console.print(
+        f"{output}: {len(made)} frames, {made.distinct_frames} distinct, smallest margin {made.margins.min():.3g}, "
+        f"{output.stat().st_size / 1000:.0f} kB",
+        highlight=False,
+    )
+    return GOOD
+
+
+@app.command()
+def validate(
+    model: ModelOption = "synthetic:0.6b",
+    golden: Annotated[Path | None, typer.Option("--golden", help="A golden file; default: these weights' own.")] = None,
+    variant: Annotated[str, typer.Option(help="Which implementation.")] = "kv_bf16",
+    threads: Annotated[str, typer.Option(help="Such as 2, or 1,2,4, or 1-8.")] = "1",
+) -> int:
+    """Put one implementation through the gate on every frame of a golden."""
+    counts = positive_list(threads)
+    if "numba" not in sys.modules:  # the pool is sized once, when numba is imported
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(max([*counts, os.cpu_count() or 1])))
+
+    from cplab.gating import gate_cell
+    from cplab.golden import load_golden
+    from cplab.sources import load_model
+    from cplab.variant import get_variant
+
+    chosen = get_variant(variant)
+    loaded = load_model(model)
+    loaded.check_finite()
+    given = load_golden(golden) if golden is not None else None
+    good = True
+    for count in counts:
+        result = gate_cell(chosen, loaded, count, golden=given)
+        good &= result.report.passed
+        note = f", {result.lossy_weights} weights changed by {chosen.format}" if result.lossy_weights else ""
+        console.print(f"{variant} x {count}: {result.report.summary()}{note}", highlight=False)
+        for check in result.report.checks:
+            if not check.passed:
+                console.print(f"  {check.name}: {check.detail}", highlight=False, markup=False)
+    return GOOD if good else GATE_FAILED
+
+
+def main() -> None:
+    """Entry point of the ``cplab`` script."""
+    sys.exit(run(app))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Golden files: inputs, codes and digests of logits, with where they came from.
+
+A golden belongs to weights, not to a file: it carries the digest of the model's values, and is refused for any other
+model. Digests come from the oracle only. Where the codes also come from the official PyTorch class
+(``reference: torch``), only frames are kept whose every top-1 margin is at least 100 times the largest difference
+between PyTorch's and the oracle's logits, so that another engine's rounding cannot change a code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.cachedir import cache_dir, replacing
+from cplab.errors import GoldenError
+from cplab.model import Model
+
+SCHEMA = "cplab.golden/1"
+
+#: Inputs are scaled by this for the frame that lives among subnormals.
+SUBNORMAL_SCALE = np.float32(2.0**-130)
+
+_ARRAYS = ("hidden", "cb0_embed", "codes", "digests", "margins", "forced", "forced_digests", "subnormal_digests")
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """What a model says, for F frames.
+
+    Attributes:
+        hidden: ``[F, talker_hidden]`` f32.
+        cb0_embed: ``[F, talker_hidden]`` f32.
+        codes: ``[F, groups-1]`` int32, free-running greedy.
+        digests: ``[F, groups-1, 16]`` uint8 of the free-running logits rows.
+        margins: ``[F, groups-1]`` f32, distance from the largest logit to the second.
+        forced: ``[F, groups-1]`` int32 codes that are not the model's own (the next frame's), for teacher forcing.
+        forced_digests: digests of the logits when ``forced`` is fed back.
+        subnormal_digests: ``[groups-1, 16]`` for frame 0 with inputs scaled by 2**-130, free-running.
+        model: name of the model it was made from.
+        digest: digest of the model's values.
+        provenance: how it was made: reference, versions, command, margins.
+    """
+
+    hidden: NDArray[np.float32]
+    cb0_embed: NDArray[np.float32]
+    codes: NDArray[np.int32]
+    digests: NDArray[np.uint8]
+    margins: NDArray[np.float32]
+    forced: NDArray[np.int32]
+    forced_digests: NDArray[np.uint8]
+    subnormal_digests: NDArray[np.uint8]
+    model: str
+    digest: str
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def distinct_frames(self) -> int:
+        """How many frames have codes of their own; a golden that repeats itself checks little."""
+        return len(np.unique(self.codes, axis=0))
+
+    def save(self, path: Path) -> None:
+        """Write a compressed npz, under a temporary name first; the same contents give the same bytes."""
+        about = {"schema": SCHEMA, "model": self.model, "digest": self.digest, "provenance": self.provenance}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
+        with replacing(path) as temporary, temporary.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)
+
+    def require(self, model: Model) -> None:
+        """Raise GoldenError unless this golden was made from these weights."""
+        if self.digest != model.digest():
+            raise GoldenError(
+                f"the golden was made from {self.model} (weights {self.digest}), "
+                f"{model.name} has weights {model.digest()}; make its own with: python -m cplab golden --model ..."
+            )
+
+
+def load_golden(path: Path) -> Golden:
+    """Read a golden file.
+
+    Raises:
+        GoldenError: missing, damaged, of another schema, or with shapes that do not fit together.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            about = json.loads(bytes(stored["about"]))
+            arrays = {name: stored[name] for name in _ARRAYS}
+    except OSError as error:
+        raise GoldenError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise GoldenError(f"{path}: not a golden file or damaged ({error}); make it again") from error
+    if about.get("schema") != SCHEMA:
+        raise GoldenError(f"{path}: schema {about.get('schema')!r}; this version reads {SCHEMA!r}")
+    golden = Golden(**arrays, model=about["model"], digest=about["digest"], provenance=about["provenance"])
+    frames, passes = golden.codes.shape
+    wanted = {"hidden": (frames,), "digests": (frames, passes, 16), "forced_digests": (frames, passes, 16)}
+    for name, shape in wanted.items():
+        if arrays[name].shape[: len(shape)] != shape:
+            raise GoldenError(f"{path}: {name} has shape {list(arrays[name].shape)}, codes have {[frames, passes]}")
+    return golden
+
+
+def row_digests(logits: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """``[..., vocab]`` f32 -> ``[..., 16]`` uint8: the first half of each row's SHA-256, little-endian."""
+    rows = np.ascontiguousarray(logits, "<f4").reshape(-1, logits.shape[-1])
+    digests = [np.frombuffer(hashlib.sha256(row.data).digest()[:16], np.uint8) for row in rows]
+    return np.stack(digests).reshape(*logits.shape[:-1], 16)
+
+
+def committed_goldens() -> Iterator[Path]:
+    """The golden files that come with the lab: ``tests/golden`` in a checkout, package data in an installation."""
+    checkout = Path(__file__).resolve().parent.parent / "tests" / "golden"
+    installed = Path(str(files("cplab"))) / "golden_files"
+    for folder in (checkout, installed):
+        yield from sorted(folder.glob("*.npz"))
+
+
+def find_golden(model: Model) -> Golden | None:
+    """The committed or cached golden of these weights, or None."""
+    cached = cached_path(model)
+    for path in (*committed_goldens(), cached):
+        if path.exists() and (path == cached or model.name.replace(":", "-") == path.stem):
+            golden = load_golden(path)
+            if golden.digest == model.digest():
+                return golden
+    return None
+
+
+def cached_path(model: Model) -> Path:
+    """Where a golden made on this machine is kept."""
+    return cache_dir() / "golden" / f"{model.digest()}.npz"

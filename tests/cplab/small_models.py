@@ -1,0 +1,87 @@
+"""Small models, inputs and digests that the tests of the core use, in the test process and in fresh ones."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+
+from cplab.formats import format_named
+from cplab.model import Model
+from cplab.oracle import Oracle
+from cplab.sources import load_model, synthetic
+from cplab.spec import Spec
+
+#: The 1.7B's way in, small: the talker is wider than the code predictor, and a matrix with a bias stands between.
+PROJECTED = Spec(
+    hidden=64,
+    intermediate=160,
+    layers=3,
+    heads=6,
+    kv_heads=2,
+    head_dim=32,
+    vocab=48,
+    groups=5,
+    rope_theta=1e6,
+    rms_eps=1e-6,
+    talker_hidden=96,
+    projected=True,
+)
+
+
+def projected_model() -> Model:
+    """A seeded model of the PROJECTED shape."""
+    return Model("projected", PROJECTED, {t.name: t for t in synthetic.tensors("synthetic:projected", PROJECTED)})
+
+
+def small_model(name: str) -> Model:
+    """``tiny`` or ``projected``."""
+    return load_model("synthetic:tiny") if name == "tiny" else projected_model()
+
+
+def with_tensors(model: Model, **changes) -> Model:
+    """The model with some tensors' values replaced; names have ``__`` for dots."""
+    tensors = dict(model.tensors)
+    for key, values in changes.items():
+        name = key.replace("__", ".")
+        kind = format_named("f32")
+        tensors[name] = replace(tensors[name], format=kind, data=kind.pack(values))
+    return Model(model.name + " changed", model.spec, tensors)
+
+
+def inputs(model: Model, frames: int):
+    """``hidden`` and ``cb0_embed``, ``[frames, talker_hidden]`` each."""
+    width = model.spec.talker_hidden
+    return synthetic.hidden_states(model.name, frames, width), synthetic.cb0_embeddings(model.name, frames, width)
+
+
+def forced_codes(model: Model, frames: int):
+    """Codes to feed back, ``[frames, passes]``, the lowest and the highest among them."""
+    spec = model.spec
+    codes = np.random.default_rng(5).integers(0, spec.vocab, (frames, spec.passes)).astype(np.int32)
+    codes[0, 0], codes[-1, -1] = spec.vocab - 1, 0
+    return codes
+
+
+def oracle_logits(model: Model, hidden, cb0, forced=None):
+    """``(codes [B, passes], logits [B, passes, vocab])`` of the oracle."""
+    oracle = Oracle(model)
+    frames = [oracle.frame(hidden[b], cb0[b], None if forced is None else forced[b]) for b in range(len(hidden))]
+    return np.stack([f.codes for f in frames]), np.stack([f.logits for f in frames])
+
+
+def digest(*arrays) -> str:
+    """A digest of the bits of arrays, their types and their shapes."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()[:16]
+
+
+def same_bits(a, b) -> bool:
+    """Whether two float32 arrays are equal bit for bit (so -0 is not +0), any NaN counting as any other."""
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.dtype == b.dtype == np.float32
+    assert a.shape == b.shape
+    return bool(((a.view(np.uint32) == b.view(np.uint32)) | (np.isnan(a) & np.isnan(b))).all())
