@@ -341,7 +341,8 @@ def test_a_callers_flush_to_zero_changes_nothing(name, team):
     model = small_model(name)
     hidden, cb0 = subnormal_inputs(model, 3)
     expected_codes, expected = oracle_logits(model, hidden, cb0)
-    assert (np.abs(hidden[hidden != 0]) < 2.0**-126).all()
+    assert (np.abs(hidden) < 2.0**-126).mean() > 0.9
+    assert (hidden != 0).all()
 
     # The case tells: without a guard, the law itself gives other bits under the caller's mode.
     oracle = Oracle(model)
