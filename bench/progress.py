@@ -34,7 +34,7 @@ class SweepProgress:
         self._bar.update(self._task, description=f"gate: {cell}")
 
     def measuring(self, what: str, position: int, cells: int, rounds_left: int) -> None:
-        """A worker starts: ``position`` of ``cells`` in a round, with ``rounds_left`` rounds to go, this one included."""
+        """A worker starts, as number ``position`` of ``cells`` in a round; ``rounds_left`` counts this round."""
         if self._began is None:
             self._began = time.monotonic()
         total = self._done + (cells - position) + (rounds_left - 1) * cells

@@ -59,6 +59,7 @@ class RunFolder:
         self._records: list[CellRecord] = []
         self._finished = False
         self.path = final
+        self._made = [folder for folder in final.parents if not folder.exists()]
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
             self.path = _fresh_sibling(final)
@@ -133,11 +134,14 @@ class RunFolder:
         return self.path
 
     def discard(self) -> None:
-        """Remove a folder that holds nothing worth keeping; does nothing after `finish`."""
+        """Remove a folder that holds nothing worth keeping, and the parents made for it; nothing after `finish`."""
         if not self._finished:
             with suppress(OSError):
                 self._file.close()
             _remove(self.path)
+            with suppress(OSError):  # one that another run has begun to use stays
+                for parent in self._made:
+                    parent.rmdir()
             self._finished = True
 
     def __enter__(self) -> Self:

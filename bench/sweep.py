@@ -114,6 +114,7 @@ class _Sweep:
         self.overheads_s: list[float] = []
         self.interrupted = False
         self.deadline = 0.0
+        self.golden = options.golden
 
     def run(self) -> Outcome:
         options = self.options
@@ -123,6 +124,7 @@ class _Sweep:
             folder = RunFolder(run_folder_path(machine.machine_id(), self.started, commit, dirty, options.out))
         try:
             prepared = self._prepare()
+            self.golden = prepared.facts["golden"]
             began = time.monotonic()
             self.deadline = began + options.budget_s
             with SweepProgress() as progress:
@@ -222,7 +224,7 @@ class _Sweep:
             variant=cell.variant,
             threads=cell.threads,
             variant_files=options.variant_files,
-            golden=options.golden,
+            golden=self.golden,
             cpus=machine.pinning(cell.threads),
             round=round_number,
             order=order,

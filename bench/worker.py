@@ -37,6 +37,9 @@ def main() -> int:
         record = _record(job, GateOutcome(status="skip", detail=str(error)), reason=str(error))
     except CplabError as error:
         record = _record(job, GateOutcome(status="fail", detail=str(error)), reason=str(error))
+    except OSError as error:
+        told = f"{error.filename or 'a file'}: {error.strerror or error}"
+        record = _record(job, GateOutcome(status="fail", detail=told), reason=told)
     result = Path(sys.argv[1])
     temporary = result.with_suffix(".tmp")
     temporary.write_text(record.model_dump_json(by_alias=True), encoding="utf-8")
@@ -62,7 +65,7 @@ def _run(job: Job) -> CellRecord:
 
 
 def _prepare(job: Job) -> CellRecord:
-    from cplab.golden import load_golden
+    from cplab.golden import find_golden_path, load_golden
     from cplab.golden_making import golden_for
     from cplab.kernels.compiling import compile_all
     from cplab.sources import load_model
@@ -76,6 +79,7 @@ def _prepare(job: Job) -> CellRecord:
         "digest": model.digest(),
         "spec": model.spec.as_dict(),
         "synthetic": model.synthetic,
+        "golden": job.golden or str(find_golden_path(model) or ""),
         "golden_frames": len(golden),
         "golden_reference": str(golden.provenance.get("reference", "")),
     }

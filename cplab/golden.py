@@ -8,6 +8,7 @@ between PyTorch's and the oracle's logits, so that another engine's rounding can
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -128,12 +129,20 @@ def committed_goldens() -> Iterator[Path]:
 
 def find_golden(model: Model) -> Golden | None:
     """The committed or cached golden of these weights, or None."""
+    path = find_golden_path(model)
+    return load_golden(path) if path is not None else None
+
+
+def find_golden_path(model: Model) -> Path | None:
+    """Where `find_golden` finds it. A damaged file in the cache counts as none, a damaged committed one is an error."""
+    for path in committed_goldens():
+        if model.name.replace(":", "-") == path.stem and load_golden(path).digest == model.digest():
+            return path
     cached = cached_path(model)
-    for path in (*committed_goldens(), cached):
-        if path.exists() and (path == cached or model.name.replace(":", "-") == path.stem):
-            golden = load_golden(path)
-            if golden.digest == model.digest():
-                return golden
+    if cached.exists():
+        with contextlib.suppress(GoldenError):
+            if load_golden(cached).digest == model.digest():
+                return cached
     return None
 
 

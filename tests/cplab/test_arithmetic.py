@@ -336,10 +336,10 @@ def test_argmax_refuses_what_is_not_finite(bad, at):
 def test_constants_are_the_roundings_that_they_say():
     getcontext().prec = 60
     ln2 = Decimal(2).ln()
-    assert constants.EXP_HIGH == float(F(88.72))
-    assert constants.EXP_LOW == float(F(-87.33))
-    assert constants.LOG2_E == exact.rounded(Fraction(1 / ln2))
-    assert constants.LN2_LOW == exact.rounded(Fraction(ln2) - Fraction(constants.LN2_HIGH))
+    assert float(F(88.72)) == constants.EXP_HIGH
+    assert float(F(-87.33)) == constants.EXP_LOW
+    assert exact.rounded(Fraction(1 / ln2)) == constants.LOG2_E
+    assert exact.rounded(Fraction(ln2) - Fraction(constants.LN2_HIGH)) == constants.LN2_LOW
     assert constants.ROUND_MAGIC == 1.5 * 2**23
     assert constants.LANES == 16
 

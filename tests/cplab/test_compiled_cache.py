@@ -83,17 +83,19 @@ import json
 from small_models import digest, inputs, oracle_logits, projected_model
 from cplab import jit
 from cplab.decoder import Decoder
-from cplab.kernels import team
+from cplab.kernels import compiling, team
 from cplab.variant import Trace
+steps = compiling.steps()[:3]  # what one thread needs; a parallel region takes longest to compile
+compiling.steps = lambda: steps
 model = projected_model()
 trace = Trace()
 codes = Decoder(model, 1, format="bf16").predict(*inputs(model, 2), trace=trace)
 same = digest(codes, trace.logits) == digest(*oracle_logits(model, *inputs(model, 2)))
-print(json.dumps([str(jit.compiled_dir()), same, sum(team.frame_alone.stats.cache_misses.values())]))
+print(json.dumps([str(jit.compiled_dir()), same, team.frame_alone.stats.cache_path]))
 """,
         CPLAB_CACHE=blocker / "cache",
     )
-    assert found == ["None", True, 0]
+    assert found == ["None", True, None]
 
 
 def test_the_first_compile_says_so_and_later_ones_are_silent(fresh_process, tmp_path):
@@ -257,7 +259,9 @@ def test_avx512_keeps_accumulators_in_registers(fresh_process, tmp_path):
     loops = inner_loops(assembly)
     multiplying = [loop for loop in loops if any("vfmadd" in line and "zmm" in line for line in loop)]
     assert len(multiplying) >= 12  # 3 formats x 4 tile sizes
-    spills = [line for loop in multiplying for line in loop if re.search(r"v?mov[a-z0-9]*\s+%[xyz]mm\d+, .*\(%rsp\)", line)]
+    spills = [
+        line for loop in multiplying for line in loop if re.search(r"v?mov[a-z0-9]*\s+%[xyz]mm\d+, .*\(%rsp\)", line)
+    ]
     assert spills == []
     # 4 rows of one token: 8 multiply-adds a turn (2 blocks), each of its own accumulator chain.
     assert any(sum("vfmadd" in line for line in loop) == 8 for loop in multiplying)

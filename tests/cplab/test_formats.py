@@ -80,16 +80,16 @@ def test_packing_rounds_to_nearest_even(name, bits, lowest, limit):
     held = kind.unpack(EVERY.view(kind.storage))
     held = held[np.isfinite(held) & (held > 0)]
     ties = ((held[:-1].astype(np.float64) + held[1:]) / 2).astype(F)[::7]
-    values = np.concatenate(
-        [rng_floats(2, 4000), ties, np.nextafter(ties, F(0)), np.nextafter(ties, F(np.inf)), -ties]
-    )
+    values = np.concatenate([rng_floats(2, 4000), ties, np.nextafter(ties, F(0)), np.nextafter(ties, F(np.inf)), -ties])
     values = values[np.isfinite(values)]
     expected = np.array([exact.rounded(Fraction(float(v)), bits, lowest, limit) for v in values], F)
     expected = np.copysign(expected, values)
     assert same_bits(kind.unpack(kind.pack(values)), expected)
 
 
-@pytest.mark.parametrize(("name", "largest", "first_infinite"), [("f16", 65504, 65520), ("bf16", 3.3895314e38, 3.3961776e38)])
+@pytest.mark.parametrize(
+    ("name", "largest", "first_infinite"), [("f16", 65504, 65520), ("bf16", 3.3895314e38, 3.3961776e38)]
+)
 def test_beyond_the_range_is_infinite_and_found(name, largest, first_infinite):
     kind = FORMATS[name]
     ok, over = np.array([largest], F), np.array([first_infinite], F)

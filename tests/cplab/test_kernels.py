@@ -133,8 +133,7 @@ def test_rows_decode_every_finite_pattern(format_name):
     W = np.zeros((len(stored), 32), kind_of.storage)
     W[:, 21] = stored
     got = [
-        run_unit(kind_of.code, W[at : at + 16], W.strides[0], 32, np.ones((1, 32), F))[0]
-        for at in range(0, len(W), 16)
+        run_unit(kind_of.code, W[at : at + 16], W.strides[0], 32, np.ones((1, 32), F))[0] for at in range(0, len(W), 16)
     ]
     assert same_bits(np.concatenate(got), truth + F(0))  # an accumulator from +0 makes -0 +0
 
@@ -324,7 +323,7 @@ def test_block_add_is_the_laws(n, step, kind, seed):
 def test_block_decode_is_unpack_for_every_pattern(format_name):
     kind_of = FORMATS[format_name]
     if format_name == "f32":
-        stored = np.arange(0, 2**32, 65537 * 3, dtype=np.uint64).astype(np.uint32)[: 21840].view(F)
+        stored = np.arange(0, 2**32, 65537 * 3, dtype=np.uint64).astype(np.uint32)[:21840].view(F)
     else:
         stored = np.arange(1 << 16, dtype=np.uint16).view(kind_of.storage)
     stored = misaligned(stored, by=kind_of.storage.itemsize)

@@ -104,9 +104,7 @@ def test_repacking_without_loss_gives_the_model_itself(tiny):
 
 def test_repacking_rounds_streamed_matrices_only_and_counts(tiny):
     kind = FORMATS["f32"]
-    tensors = {
-        n: replace(t, format=kind, data=t.f32() * np.float32(1.0001)) for n, t in tiny.tensors.items()
-    }
+    tensors = {n: replace(t, format=kind, data=t.f32() * np.float32(1.0001)) for n, t in tiny.tensors.items()}
     model = Model("m", tiny.spec, tensors)
     rounded, changed = model.repacked("bf16")
     counted = 0

@@ -70,6 +70,5 @@ def test_non_finite_logits_name_the_frame_and_the_pass(tiny):
     for variant in ("numpy_f32", "kv_f32"):
         predictor = get_variant(variant).build(model, 1)
         with np.errstate(all="ignore"), pytest.raises(NonFiniteLogitsError) as error:
-            for b in range(40):
-                predictor.predict(np.roll(hidden, b, 1), cb0)
+            predictor.predict(hidden, cb0)
         assert (error.value.frame, error.value.pass_index) == (0, 1)

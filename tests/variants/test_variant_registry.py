@@ -78,7 +78,8 @@ def test_a_variants_factory_is_still_a_function():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "nearest"), [("kv_bf", "kv_bf16"), ("numpy", "numpy_f32"), ("kvf32", "kv_f32"), ("recompute", "recompute")]
+    ("wrong", "nearest"),
+    [("kv_bf", "kv_bf16"), ("numpy", "numpy_f32"), ("kvf32", "kv_f32"), ("recompute", "recompute")],
 )
 def test_an_unknown_variant_is_answered_with_the_nearest(wrong, nearest):
     with pytest.raises(UnknownVariantError, match=f"did you mean {nearest}"):
@@ -108,7 +109,7 @@ def test_a_file_brings_its_variant(tmp_path):
 def test_a_name_clash_is_refused(tmp_path):
     before = get_variant("kv_f32")
     path = file_with(tmp_path, MINE.format(name="kv_f32"))
-    with pytest.raises(UnknownVariantError, match="registered by .*kv_f32.py already") as error:
+    with pytest.raises(UnknownVariantError, match=r"registered by .*kv_f32\.py already") as error:
         load_variant_file(path)
     assert str(path) in str(error.value)
     assert get_variant("kv_f32") is before
@@ -153,7 +154,9 @@ def test_what_is_not_a_python_file(tmp_path, name):
 
 
 @pytest.mark.usefixtures("own_registry")
-@pytest.mark.xfail(strict=True, raises=UnknownVariantError, reason="a file whose variants are known registers no new one")
+@pytest.mark.xfail(
+    strict=True, raises=UnknownVariantError, reason="a file whose variants are known registers no new one"
+)
 @pytest.mark.parametrize("which", ["installed", "twice"])
 def test_a_file_that_was_loaded_before_is_no_error(tmp_path, which):
     if which == "installed":

@@ -1,0 +1,56 @@
+"""Variants that die, hang or go wrong late: what a sweep must survive. Loaded with --variant-file."""
+
+import ctypes
+import time
+
+from cplab.decoder import Decoder
+from cplab.errors import VariantUnavailableError
+from cplab.variant import variant
+
+
+class _Late(Decoder):
+    """Right for the gate's calls, wrong afterwards."""
+
+    calls = 0
+
+    def predict(self, *arguments, **options):
+        codes = super().predict(*arguments, **options)
+        self.calls += 1
+        return codes if self.calls < 2 else codes[:, ::-1].copy()
+
+
+@variant("good", format="bf16")
+def good(model, threads):
+    return Decoder(model, threads, format="bf16")
+
+
+@variant("segfaults", format="bf16")
+def segfaults(model, threads):
+    ctypes.string_at(0)
+
+
+@variant("hangs", format="bf16")
+def hangs(model, threads):
+    time.sleep(3600)
+
+
+@variant("raises", format="bf16")
+def raises(model, threads):
+    raise RuntimeError("a bug of its author")
+
+
+@variant("unavailable", format="bf16", extra="nothing")
+def unavailable(model, threads):
+    raise VariantUnavailableError("needs the extra nothing: python -m pip install 'cplab[nothing]'")
+
+
+@variant("wrong", format="bf16")
+def wrong(model, threads):
+    decoder = Decoder(model, threads, format="bf16")
+    decoder.predict, inner = (lambda *a, **k: inner(*a, **k)[:, ::-1].copy()), decoder.predict
+    return decoder
+
+
+@variant("late", format="bf16")
+def late(model, threads):
+    return _Late(model, threads, format="bf16")
