@@ -18,6 +18,8 @@ from cplab.variant import Variant
 MOST_CELLS = 12
 LEAST_ROUNDS = 6
 LEAST_FRAMES, MOST_FRAMES = 3, 24
+#: Two variants whose rough times differ by less may turn out either way round.
+CLOSE = 1.15
 #: Starting Python, importing numba and packing weights, until a run has measured its own.
 WORKER_OVERHEAD_S = 2.0
 
@@ -77,9 +79,7 @@ def default_cells(
     for variant in variants:
         add(Cell(variant.name, home))
     exact = {variant.name for variant in variants if variant.tier == "exact"}
-    leaders = [cell for cell in chosen.passing() if cell.variant in exact]
-    if leaders:
-        leader = min(leaders, key=lambda cell: quick_ms(chosen.gated[cell])).variant
+    for leader in _leaders([cell for cell in chosen.passing() if cell.variant in exact], chosen.gated):
         for count in threads:
             add(Cell(leader, count))
         tried = [cell for cell in chosen.passing() if cell.variant == leader]
@@ -100,6 +100,12 @@ def default_cells(
         else:
             add(single)
     return chosen
+
+
+def _leaders(cells: list[Cell], gated: dict[Cell, CellRecord]) -> list[str]:
+    """The fastest variant by the gate's rough times, and one more where the two are too close to tell apart."""
+    ranked = sorted(cells, key=lambda cell: quick_ms(gated[cell]))
+    return [cell.variant for cell in ranked[:2] if quick_ms(gated[cell]) <= CLOSE * quick_ms(gated[ranked[0]])]
 
 
 def quick_ms(record: CellRecord) -> float:
