@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from cplab.load import cp_load as cp_load
     from cplab.variant import CodePredictor as CodePredictor
     from cplab.variant import Trace as Trace
-    from cplab.variant import variant as variant
 
 _LAZY = {
     "cp_load": "cplab.load",
-    "variant": "cplab.variant",
     "Trace": "cplab.variant",
     "CodePredictor": "cplab.variant",
 }
 
-__all__ = ["CodePredictor", "Trace", "__version__", "cp_load", "variant"]
+__all__ = ["CodePredictor", "Trace", "__version__", "cp_load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,11 +9,25 @@ from pathlib import Path
 
 import platformdirs
 
+from cplab.errors import CacheError
+
 
 def cache_dir() -> Path:
     """``$CPLAB_CACHE``, or the user's cache folder; not created here."""
     chosen = os.environ.get("CPLAB_CACHE")
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("cplab", appauthor=False))
+
+
+@contextmanager
+def writing_to_cache(path: Path) -> Iterator[None]:
+    """Turn the system's refusal to write ``path`` into one line with what to do: CacheError."""
+    try:
+        yield
+    except OSError as error:
+        raise CacheError(
+            f"{path}: the cache cannot be written: {error.strerror or error}; "
+            "set CPLAB_CACHE to a folder with a gigabyte of room"
+        ) from error
 
 
 @contextmanager

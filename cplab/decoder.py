@@ -31,6 +31,12 @@ from cplab.variant import Trace, WeightStream, checked_inputs
 #: Frames that one call into compiled code takes at most; a larger batch is cut.
 MAX_BATCH = 8
 _ALIGN = 64
+_FORKED = (
+    "this process is a fork of one that had its predictor or thread team already, and neither can be used here: "
+    "load it in the child before the parent uses one, or start children with multiprocessing's 'spawn' method"
+)
+#: The process in which the thread pool was started, if any.
+_team_started_in: int | None = None
 _HUGE = 2 << 20
 
 
@@ -83,7 +89,7 @@ class Decoder:
         """
         hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
         if os.getpid() != self._pid:
-            raise ForkedTeamError("this predictor was made before a fork; call cp_load again in the child process")
+            raise ForkedTeamError(_FORKED)
         codes = np.empty((len(hidden), self.model.spec.passes), np.int32)
         logits = []
         pass_ns = np.zeros(self.model.spec.passes, np.int64)
@@ -130,6 +136,8 @@ class Decoder:
         if self.threads == 1:
             team.frame_alone(self._plan)
             return
+        global _team_started_in
+        _team_started_in = os.getpid()
         before = numba.get_num_threads()
         numba.set_num_threads(self.threads)
         try:
@@ -288,9 +296,12 @@ def require_threads(threads: int) -> None:
     Raises:
         BadInputError: fewer than one.
         ThreadsUnavailableError: more than numba's pool, which is sized once, before numba is imported.
+        ForkedTeamError: the pool belongs to the process that this one was forked from.
     """
     if threads < 1:
         raise BadInputError(f"threads is {threads}; at least 1 is wanted")
+    if threads > 1 and _team_started_in not in (None, os.getpid()):
+        raise ForkedTeamError(_FORKED)
     limit = numba.config.NUMBA_NUM_THREADS
     if threads > limit:
         raise ThreadsUnavailableError(

@@ -6,6 +6,9 @@ from __future__ import annotations
 class CplabError(Exception):
     """Base of every error that the lab raises on purpose; command lines print it as one line and exit with 1."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(" ".join(str(message).split()))  # names out of foreign files may hold line breaks
+
 
 class UnknownModelError(CplabError):
     """A model was asked for that is neither a file nor a name the lab knows."""
@@ -47,6 +50,10 @@ class NonFiniteLogitsError(CplabError):
         super().__init__(f"non-finite logits in frame {frame}, pass {pass_index}{': ' + detail if detail else ''}")
         self.frame = frame
         self.pass_index = pass_index
+
+
+class CacheError(CplabError):
+    """The cache folder cannot be written."""
 
 
 class GoldenError(CplabError):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab import __version__
+from cplab.cachedir import writing_to_cache
 from cplab.errors import GoldenError
 from cplab.golden import SUBNORMAL_SCALE, Golden, cached_path, find_golden, row_digests
 from cplab.model import Model
@@ -50,6 +51,7 @@ def golden_for(model: Model, frames: int = ON_THE_SPOT) -> Golden:
 
     A golden of the 0.6B shape takes the oracle about ten seconds a frame.
     """
+    synthetic.verify(model)
     found = find_golden(model)
     if found is not None:
         return found
@@ -63,7 +65,8 @@ def golden_for(model: Model, frames: int = ON_THE_SPOT) -> Golden:
 
     golden = make_golden(model, frames, progress=tick)
     tick()
-    golden.save(cached_path(model))
+    with writing_to_cache(cached_path(model)):
+        golden.save(cached_path(model))
     return golden
 
 

@@ -23,12 +23,16 @@ class Tensor:
     Attributes:
         name: checkpoint name without the ``talker.code_predictor.`` prefix.
         format: how ``data`` is stored.
-        data: array in the format's storage dtype, shaped as in the checkpoint (rows first).
+        data: array in the format's storage dtype, shaped as in the checkpoint (rows first); kept contiguous, since
+            kernels walk rows by address.
     """
 
     name: str
     format: Format
     data: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", np.ascontiguousarray(self.data))
 
     @property
     def shape(self) -> tuple[int, ...]:

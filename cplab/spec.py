@@ -6,11 +6,15 @@ The official Python classes have defaults that are wrong for the published check
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cplab.constants import LANES
 from cplab.errors import UnreadableModelError
+
+#: Beyond these a number is a damaged header, and believing it would take all memory.
+_LARGEST, _MOST = 1 << 20, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,16 @@ class Spec:
     def __post_init__(self) -> None:
         for name in ("hidden", "intermediate", "head_dim", "vocab", "talker_hidden"):
             value = getattr(self, name)
-            if value <= 0 or value % LANES:
+            if not isinstance(value, int) or not 0 < value <= _LARGEST or value % LANES:
                 raise UnreadableModelError(f"spec: {name} is {value}; it must be a positive multiple of {LANES}")
-        if min(self.layers, self.heads, self.kv_heads) < 1 or self.groups < 2:
-            raise UnreadableModelError(
-                f"spec: layers, heads and kv_heads must be positive and groups at least 2: {self}"
-            )
+        for name, least in (("layers", 1), ("heads", 1), ("kv_heads", 1), ("groups", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not least <= value <= _MOST:
+                raise UnreadableModelError(f"spec: {name} is {value}; {least} to {_MOST} make sense")
+        for name in ("rope_theta", "rms_eps"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise UnreadableModelError(f"spec: {name} is {value}; a positive number is wanted")
         if self.heads % self.kv_heads:
             raise UnreadableModelError(f"spec: {self.heads} heads cannot share {self.kv_heads} key/value heads")
         if not self.projected and self.talker_hidden != self.hidden:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -146,7 +147,10 @@ def variants() -> dict[str, Variant]:
     """Every variant that is installed or was registered in this process, by name."""
     for point in entry_points(group="cplab.variants"):
         if point.name not in _registry:
-            point.load()
+            try:
+                point.load()
+            except Exception as error:  # noqa: BLE001 -- whatever one package does wrong must not hide the others
+                warnings.warn(f"variant {point.name} ({point.value}) cannot be imported: {error}", stacklevel=2)
     return dict(_registry)
 
 
@@ -170,7 +174,6 @@ def load_variant_file(path: Path) -> None:
     Raises:
         UnknownVariantError: the file cannot be imported, or registers nothing.
     """
-    before = set(_registry)
     spec = importlib.util.spec_from_file_location(f"cplab_variant_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise UnknownVariantError(f"{path}: not a Python file")
@@ -178,10 +181,11 @@ def load_variant_file(path: Path) -> None:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except (ImportError, SyntaxError, NameError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
+        sys.modules.pop(spec.name, None)
         raise UnknownVariantError(f"{path}: cannot be imported: {type(error).__name__}: {error}") from error
-    if not set(_registry) - before:
-        raise UnknownVariantError(f"{path}: registers no variant; decorate a factory with @cplab.variant(...)")
+    if not any(Path(known.source) == path for known in _registry.values() if known.source):
+        raise UnknownVariantError(f"{path}: registers no variant; decorate a factory with cplab.variant.variant(...)")
 
 
 def checked_inputs(

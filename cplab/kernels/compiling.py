@@ -51,12 +51,15 @@ def compile_all() -> float:
         for _, step in todo:
             step()
     else:
+        console = Console(stderr=True)
+        if not console.is_terminal:
+            console.print("compiling kernels for this CPU (once, some 20 s) ...", highlight=False)
         columns = (
             TextColumn("compiling kernels for this CPU (once): {task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("", total=len(todo))
             for name, step in todo:
                 bar.update(task, description=name)

@@ -11,6 +11,7 @@ from numba.core import cgutils
 
 from cplab import constants
 from cplab.formats import FORMATS
+from cplab.jit import has_feature
 
 LANES = constants.LANES
 FLOAT = ir.FloatType()
@@ -83,8 +84,23 @@ def decode_16(builder: Any, code: int, address: Any) -> Any:
         raw = load(builder, address, ir.VectorType(I16, LANES), align=2)
         return builder.bitcast(builder.shl(builder.zext(raw, INTS), splat_int(16)), VECTOR)
     if code == F16_CODE:
-        return builder.fpext(load(builder, address, ir.VectorType(HALF, LANES), align=2), VECTOR)
+        return _decode_f16(builder, address)
     raise NotImplementedError(f"no decoder for format code {code}")
+
+
+def _decode_f16(builder: Any, address: Any) -> Any:
+    x86 = str(builder.module.triple).startswith(("x86_64", "i686"))
+    if not x86 or has_feature("f16c") or has_feature("avx512f"):
+        return builder.fpext(load(builder, address, ir.VectorType(HALF, LANES), align=2), VECTOR)
+    # Without an instruction for it LLVM would call a library that is not there. Widened by hand: the 15 lower bits
+    # moved up are the value times 2**-112, subnormals included, and multiplying by 2**112 is exact.
+    bits = builder.zext(load(builder, address, ir.VectorType(I16, LANES), align=2), INTS)
+    magnitude = builder.shl(builder.and_(bits, splat_int(0x7FFF)), splat_int(13))
+    value = builder.bitcast(builder.fmul(builder.bitcast(magnitude, VECTOR), splat(2.0**112)), INTS)
+    special = builder.icmp_unsigned(">=", magnitude, splat_int(0x7C00 << 13))
+    value = builder.select(special, builder.or_(magnitude, splat_int(0x7F800000)), value)
+    sign = builder.shl(builder.and_(bits, splat_int(0x8000)), splat_int(16))
+    return builder.bitcast(builder.or_(value, sign), VECTOR)
 
 
 def tree_sum(builder: Any, lanes: Any) -> Any:

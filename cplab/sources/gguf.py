@@ -7,6 +7,7 @@ before its tensors do is refused before anything is mapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,10 @@ def write(
                 writer.add_bool(_SYNTHETIC_KEY, True)
             kinds = {n: "f32" if len(shape) == 1 else "bf16" for n, shape in spec.shapes().items()}
             _declare(writer, spec, kinds)
-            for tensor in tensors:
+            for wanted, tensor in zip_longest(spec.shapes(), tensors):
+                if tensor is None or wanted != tensor.name:
+                    given = "nothing" if tensor is None else tensor.name
+                    raise UnreadableModelError(f"{path}: {wanted or 'nothing more'} is to be written next, not {given}")
                 data = tensor.packed(FORMATS[kinds[tensor.name]])
                 writer.write_tensor_data(data)
                 if progress is not None:
@@ -134,8 +138,11 @@ def read(path: Path) -> Model:
     if architecture != ARCHITECTURE:
         raise UnreadableModelError(f"{path}: architecture {architecture!r}, not a code predictor ({ARCHITECTURE!r})")
     found = {t.name: t for t in reader.tensors}
-    values = {field: _number(_field(reader, path, key)) for field, (key, _) in _KEYS.items()}
-    spec = Spec(**values, projected="code_pred.mtp_proj.weight" in found)
+    values = {field: _number(path, key, _field(reader, path, key)) for field, (key, _) in _KEYS.items()}
+    try:
+        spec = Spec(**values, projected="code_pred.mtp_proj.weight" in found)
+    except UnreadableModelError as error:
+        raise UnreadableModelError(f"{path}: {error}") from error
     tensors: dict[str, Tensor] = {}
     missing = []
     for name, shape in spec.shapes().items():
@@ -159,7 +166,10 @@ def _open(path: Path) -> Any:
         if magic != b"GGUF":
             hint = "a git-lfs pointer" if magic == b"vers" else "not a GGUF file"
             raise UnreadableModelError(f"{path}: {hint} (it starts with {magic!r})")
-        return gguf.GGUFReader(path)
+        reader = gguf.GGUFReader(path)
+        if reader.byte_order != "I":
+            raise UnreadableModelError(f"{path}: written in the other byte order; convert it first")
+        return reader
     except OSError as error:
         raise UnreadableModelError(f"{path}: {error.strerror or error}") from error
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
@@ -171,12 +181,17 @@ def _field(reader: Any, path: Path, key: str) -> Any:
     field = reader.get_field(key)
     if field is None:
         raise UnreadableModelError(f"{path}: metadata key {key} is missing")
-    return field.contents()
+    try:
+        return field.contents()
+    except (UnicodeDecodeError, ValueError, IndexError) as error:
+        raise UnreadableModelError(f"{path}: metadata key {key} is damaged ({error}); copy it again") from error
 
 
-def _number(value: Any) -> Any:
+def _number(path: Path, key: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UnreadableModelError(f"{path}: metadata key {key} holds {value!r}, a number is wanted")
     # A float32 key read back as float64 (9.99999997e-07) means the shortest decimal that gives the same float32.
-    return float(str(np.float32(value))) if isinstance(value, float) else int(value)
+    return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def _tensor(path: Path, name: str, shape: tuple[int, ...], stored: Any) -> Tensor:

@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.cachedir import cache_dir
+from cplab.cachedir import cache_dir, writing_to_cache
 from cplab.errors import UnknownModelError, UnreadableModelError
 from cplab.formats import FORMATS
 from cplab.model import Model, Tensor, values_digest
@@ -77,14 +78,17 @@ def load(name: str) -> Model:
     """Map the cached file of a seeded model, making it first where it is not there (seconds, with a progress bar)."""
     spec = spec_of(name)
     path = _path(name)
-    if path.exists():
+    with writing_to_cache(path):
+        there = path.exists()
+    if there:
         try:
             model = gguf.read(path)
         except UnreadableModelError:
             path.unlink()  # a damaged cache is made again, never trusted
         else:
             return Model(name, model.spec, model.tensors, synthetic=True)
-    make(name, spec, path)
+    with writing_to_cache(path):
+        make(name, spec, path)
     return Model(name, spec, gguf.read(path).tensors, synthetic=True)
 
 
@@ -141,7 +145,7 @@ def _path(name: str) -> Path:
 
 
 def _checked(name: str, spec: Spec) -> Iterator[Tensor]:
-    digests = json.loads(files("cplab.sources").joinpath("synthetic_digests.json").read_text()).get(name, {})
+    digests = _digests(name)["tensors"]
     for tensor in tensors(name, spec):
         if digests.get(tensor.name) != short_digest(tensor):
             raise UnreadableModelError(
@@ -149,6 +153,26 @@ def _checked(name: str, spec: Spec) -> Iterator[Tensor]:
                 "please report this machine's numpy version and CPU"
             )
         yield tensor
+
+
+def _digests(name: str) -> dict[str, Any]:
+    """Committed digests of a seeded model: ``{"model": ..., "tensors": {name: ...}}``."""
+    every = json.loads(files("cplab.sources").joinpath("synthetic_digests.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = every.get(name, {"model": None, "tensors": {}})
+    return found
+
+
+def verify(model: Model) -> None:
+    """Compare a seeded model's digest with the committed one; a cached file may have been damaged since it was made.
+
+    Raises:
+        UnreadableModelError: they differ; the cached file is removed, so that the next load makes it again.
+    """
+    wanted = _digests(model.name)["model"]
+    if wanted is not None and model.digest() != wanted:
+        path = _path(model.name)
+        path.unlink(missing_ok=True)
+        raise UnreadableModelError(f"{path}: was damaged in the cache and has been removed; run the command again")
 
 
 def short_digest(tensor: Tensor) -> str:

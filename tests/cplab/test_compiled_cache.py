@@ -176,9 +176,6 @@ def test_a_changed_file_that_is_not_compiled_keeps_the_cache(digest_after):
     assert digest_after("decoder.py") == digest_after(None)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="jit._COMPILED leaves out formats/, whose codes kernels/vectors.py makes machine code of"
-)
 def test_a_changed_format_code_is_another_cache(digest_after):
     assert digest_after("formats/f16.py", lambda text: text.replace("code=2", "code=7")) != digest_after(None)
 
@@ -229,14 +226,7 @@ def test_a_smaller_cpus_code_holds_no_wider_registers(fresh_process, tmp_path, n
     ("name", "features"),
     [
         pytest.param("haswell", HASWELL, id="avx2"),
-        pytest.param(
-            "nehalem",
-            NEHALEM,
-            id="sse4",
-            marks=pytest.mark.xfail(
-                strict=True, reason="without F16C LLVM calls __extendhfsf2, which the process does not have: it aborts"
-            ),
-        ),
+        pytest.param("nehalem", NEHALEM, id="sse4"),
     ],
 )
 def test_a_smaller_cpu_gives_the_same_bits(fresh_process, expected, name, features):

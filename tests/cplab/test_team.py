@@ -169,10 +169,6 @@ def test_a_predictor_refuses_to_work_in_a_fork_and_goes_on_in_the_parent(fresh_p
 
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP is the layer that cannot be used after a fork")
 @pytest.mark.usefixtures("openmp")
-@pytest.mark.xfail(
-    strict=True,
-    reason="ForkedTeamError advises cp_load in the child, and there numba's OpenMP layer aborts the process",
-)
 def test_the_advice_for_a_fork_works_or_raises(fresh_process):
     source = FORK.format(threads=2, in_child="Decoder(model, 2, format='bf16').predict(*arrays)")
     said, status, parent_is_well = fresh_process(source, timeout=60, NUMBA_NUM_THREADS=2, NUMBA_THREADING_LAYER="omp")
