@@ -22,6 +22,8 @@ LEAST_FRAMES, MOST_FRAMES = 3, 24
 CLOSE = 1.15
 #: Starting Python, importing numba and packing weights, until a run has measured its own.
 WORKER_OVERHEAD_S = 2.0
+#: How much more time than estimated is wanted before another cell is taken in.
+SLACK = 1.2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,7 +59,13 @@ def every_cell(variants: Iterable[Variant], threads: list[int], gate: Gate) -> C
 
 
 def default_cells(
-    variants: list[Variant], threads: list[int], physical: int, gate: Gate, *, seconds: float, rounds: int
+    variants: list[Variant],
+    threads: list[int],
+    physical: int,
+    gate: Gate,
+    *,
+    remaining_s: Callable[[], float],
+    rounds: int,
 ) -> Chosen:
     """The default choice; see the module's docstring.
 
@@ -66,8 +74,8 @@ def default_cells(
         threads: candidate thread counts.
         physical: physical cores that may be used; one of ``threads``, or the largest below is taken.
         gate: judges a cell and times it roughly (`quick_ms`).
-        seconds: time for the timed rounds.
-        rounds: how many rounds they must be enough for.
+        remaining_s: time that is left for gates and rounds; what the answers need is measured whatever it says.
+        rounds: how many rounds it must be enough for.
     """
     home = max((count for count in threads if count <= physical), default=min(threads))
     chosen = Chosen({}, [])
@@ -76,29 +84,33 @@ def default_cells(
         if cell not in chosen.gated and len(chosen.gated) < MOST_CELLS:
             chosen.gated[cell] = gate(cell)
 
+    def add_if_it_fits(cell: Cell, guess_ms: float) -> None:
+        if cell in chosen.gated:
+            return
+        times = [guess_ms, *(quick_ms(chosen.gated[c]) for c in chosen.passing())]
+        need_s = SLACK * rounds * sum(worker_seconds(ms, LEAST_FRAMES) for ms in times)
+        if need_s > remaining_s() or len(chosen.gated) >= MOST_CELLS:
+            chosen.left_out.append(f"{cell}: not within the time budget (--all measures everything)")
+        else:
+            add(cell)
+
     for variant in variants:
         add(Cell(variant.name, home))
     exact = {variant.name for variant in variants if variant.tier == "exact"}
-    for leader in _leaders([cell for cell in chosen.passing() if cell.variant in exact], chosen.gated):
+    leaders = _leaders([cell for cell in chosen.passing() if cell.variant in exact], chosen.gated)
+    for leader in leaders[:1]:
         for count in threads:
             add(Cell(leader, count))
         tried = [cell for cell in chosen.passing() if cell.variant == leader]
         best = min(tried, key=lambda cell: quick_ms(chosen.gated[cell])).threads
         for cell in chosen.passing():
             add(Cell(cell.variant, best))
+    for runner_up in leaders[1:]:
+        for count in threads:
+            add_if_it_fits(Cell(runner_up, count), quick_ms(chosen.gated[Cell(runner_up, home)]))
     for cell in sorted(chosen.passing(), key=lambda c: quick_ms(chosen.gated[c])):
-        single = Cell(cell.variant, min(threads))
-        if single in chosen.gated:
-            continue
         # One thread takes about as many times longer as there are threads.
-        guess_ms = quick_ms(chosen.gated[cell]) * cell.threads / single.threads
-        need = worker_seconds(guess_ms, LEAST_FRAMES) + sum(
-            worker_seconds(quick_ms(chosen.gated[c]), LEAST_FRAMES) for c in chosen.passing()
-        )
-        if need * rounds > seconds or len(chosen.gated) >= MOST_CELLS:
-            chosen.left_out.append(f"{single}: not within the time budget (--all measures everything)")
-        else:
-            add(single)
+        add_if_it_fits(Cell(cell.variant, min(threads)), quick_ms(chosen.gated[cell]) * cell.threads / min(threads))
     return chosen
 
 

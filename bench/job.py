@@ -26,6 +26,7 @@ class Job(BaseModel):
         warmup: calls before timing, after the first call.
         gate_frames: frames that the gate looks at; None for all.
         quick_frames: calls that a gate worker times afterwards, to choose thread counts by (never reported).
+        digest: the model's digest as the prepare worker found it; "" to compute it.
         lossy: the gate found that the variant's format changes weights of this model.
         roof_reads: how many readings of the cell's own buffers are timed, for the roof.
     """
@@ -46,5 +47,6 @@ class Job(BaseModel):
     warmup: int = 1
     gate_frames: int | None = None
     quick_frames: int = 0
+    digest: str = ""
     lossy: bool = False
     roof_reads: int = 0

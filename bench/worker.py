@@ -58,6 +58,7 @@ def _run(job: Job) -> CellRecord:
     variant = get_variant(job.variant)
     started = time.perf_counter()
     model = load_model(job.model)
+    model.known_digest = job.digest or None
     if job.phase == "gate":
         model.check_finite()
         return _gate(job, variant, model)

@@ -11,6 +11,8 @@ import contextlib
 import mmap
 import os
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -208,7 +210,8 @@ class _Weights:
 
     def __init__(self, model: Model, kind: Format) -> None:
         spec = model.spec
-        parts = list(_matrices_in_order(model, kind))
+        with ThreadPoolExecutor(2) as pool:  # numpy lets go of Python's lock while it converts
+            parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
         total = sum(_round_up(sum(a.nbytes for a in arrays)) for arrays in parts)
         self._memory, start = _huge_block(total)
         rows_of = []
@@ -237,26 +240,34 @@ class _Weights:
         self.tables = np.array(found, np.int64)
 
 
-def _matrices_in_order(model: Model, kind: Format) -> Any:
+def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], list[NDArray[Any]]]]:
+    """What packs each matrix of `plan.MATRICES`, as one or several arrays of rows; none where a model has no such."""
+
+    def packed(name: str) -> NDArray[Any]:
+        return model.tensors[f"{name}.weight"].packed(kind)
+
+    def together(*names: str) -> Callable[[], list[NDArray[Any]]]:
+        return lambda: [packed(name) for name in names]
+
+    def interleaved(*names: str) -> Callable[[], list[NDArray[Any]]]:
+        """Units of 16 rows, in turn from each."""
+
+        def pack() -> list[NDArray[Any]]:
+            matrices = [packed(name) for name in names]
+            columns = matrices[0].shape[1]
+            return [np.stack([m.reshape(-1, 16, columns) for m in matrices], 1).reshape(-1, columns)]
+
+        return pack
+
     for layer in range(model.spec.layers):
         at = f"model.layers.{layer}."
-
-        def packed(name: str, at: str = at) -> NDArray[Any]:
-            return model.tensors[f"{at}{name}.weight"].packed(kind)
-
-        yield [packed(f"self_attn.{x}_proj") for x in "qkv"]
-        yield [packed("self_attn.o_proj")]
-        gate, up = packed("mlp.gate_proj"), packed("mlp.up_proj")
-        yield [
-            np.stack([gate.reshape(-1, 16, gate.shape[1]), up.reshape(-1, 16, up.shape[1])], 1).reshape(
-                -1, gate.shape[1]
-            )
-        ]
-        yield [packed("mlp.down_proj")]
-    projection = "small_to_mtp_projection.weight"
-    yield [model.tensors[projection].packed(kind)] if model.spec.projected else []
+        yield together(*(f"{at}self_attn.{x}_proj" for x in "qkv"))
+        yield together(f"{at}self_attn.o_proj")
+        yield interleaved(f"{at}mlp.gate_proj", f"{at}mlp.up_proj")
+        yield together(f"{at}mlp.down_proj")
+    yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
     for g in range(model.spec.passes):
-        yield [model.tensors[f"lm_head.{g}.weight"].packed(kind)]
+        yield together(f"lm_head.{g}")
 
 
 def _norms(model: Model) -> NDArray[np.float32]:

@@ -57,13 +57,14 @@ class Model:
         spec: its dimensions.
         tensors: every tensor of ``spec.shapes()``, no more and no fewer.
         synthetic: made from a seed; its codes are not speech.
+        known_digest: what `digest` found, kept; set it only where another process has just computed it.
     """
 
     name: str
     spec: Spec
     tensors: Mapping[str, Tensor]
     synthetic: bool = False
-    _digest: str | None = field(default=None, repr=False)
+    known_digest: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         expected = self.spec.shapes()
@@ -98,7 +99,7 @@ class Model:
         The same weights in another exact container (BF16 as F32, say) have the same digest, so one golden serves both.
         Takes about half a second at the 0.6B shape, once.
         """
-        if self._digest is None:
+        if self.known_digest is None:
             total = hashlib.sha256()
             spec = self.spec.as_dict()
             for key in ("rope_theta", "rms_eps"):
@@ -108,8 +109,8 @@ class Model:
             with ThreadPoolExecutor(2) as pool:
                 for name, part in zip(names, pool.map(lambda n: values_digest(self.f32(n)), names), strict=True):
                     total.update(name.encode() + b"\0" + part)
-            self._digest = total.hexdigest()[:16]
-        return self._digest
+            self.known_digest = total.hexdigest()[:16]
+        return self.known_digest
 
     def repacked(self, format_name: str) -> tuple[Model, int]:
         """This model with its matrices rounded to a format, and how many weights that changed.
@@ -118,14 +119,16 @@ class Model:
         variant, so they stay as they are.
         """
         target = format_named(format_name)
-        changed = 0
+        streamed = [t for name, t in self.tensors.items() if is_streamed(name) and t.format is not target]
+        if target.name == "f32":
+            streamed = []  # it holds everything
+        with ThreadPoolExecutor(2) as pool:
+            counts = list(pool.map(lambda t: target.changed(t.f32()), streamed))
+        changed = sum(counts)
         tensors = dict(self.tensors)
-        for name, tensor in self.tensors.items():
-            if is_streamed(name) and tensor.format is not target and target.name != "f32":
-                count = target.changed(tensor.f32())
-                if count:
-                    changed += count
-                    tensors[name] = replace(tensor, format=target, data=tensor.packed(target))
+        for tensor, count in zip(streamed, counts, strict=True):
+            if count:
+                tensors[tensor.name] = replace(tensor, format=target, data=tensor.packed(target))
         if not changed:
             return self, 0
         return Model(f"{self.name} rounded to {format_name}", self.spec, tensors, self.synthetic), changed

@@ -47,10 +47,7 @@ def compile_all() -> float:
     folder = jit.compiled_dir()
     marker = folder / "complete" if folder is not None else None
     todo = steps()
-    if marker is not None and marker.exists():
-        for _, step in todo:
-            step()
-    else:
+    if marker is None or not marker.exists():  # else each kernel comes from the cache when it is first called
         console = Console(stderr=True)
         if not console.is_terminal:
             console.print("compiling kernels for this CPU (once, some 20 s) ...", highlight=False)

@@ -22,7 +22,7 @@ from cplab.kernels import vectors as v
 from cplab.variant import WeightStream
 
 #: (rows at once, prefetch distance in bytes) that are tried.
-CONFIGURATIONS = ((1, 4096), (2, 4096), (4, 4096), (4, 8192), (4, 16384), (1, 0))
+CONFIGURATIONS = ((4, 8192), (2, 4096), (4, 16384), (1, 4096))
 
 
 @intrinsic(prefer_literal=True)

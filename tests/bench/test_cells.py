@@ -41,7 +41,7 @@ def scaling(cell):
 
 
 def test_two_cores_every_variant_on_both_and_the_fastest_exact_one_on_all_counts():
-    chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), seconds=10_000, rounds=6)
+    chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), remaining_s=lambda: 10_000, rounds=6)
     cells = set(chosen.gated)
     assert {Cell(v.name, 2) for v in FOUR} <= cells
     assert {Cell("kv_bf16", n) for n in (1, 2, 4)} <= cells
@@ -52,7 +52,7 @@ def test_two_cores_every_variant_on_both_and_the_fastest_exact_one_on_all_counts
 def test_no_cell_is_gated_twice_and_there_are_at_most_twelve():
     many = [variant(f"v{n:02}") for n in range(20)]
     gate = machine(lambda cell: 100 + int(cell.variant[1:]))
-    chosen = default_cells(many, [1, 2, 4, 8], 4, gate, seconds=10_000, rounds=6)
+    chosen = default_cells(many, [1, 2, 4, 8], 4, gate, remaining_s=lambda: 10_000, rounds=6)
     assert len(chosen.gated) == MOST_CELLS
     assert len(gate.asked) == len(set(gate.asked)) == MOST_CELLS
 
@@ -63,27 +63,29 @@ def test_where_fewer_threads_are_faster_all_variants_are_tried_there():
     def times(cell):
         return BASE[cell.variant] / {1: 1, 2: 2, 4: 4, 6: 5, 8: 0.5}[cell.threads]
 
-    chosen = default_cells(FOUR, [1, 2, 4, 6, 8], 8, machine(times), seconds=10_000, rounds=6)
+    chosen = default_cells(FOUR, [1, 2, 4, 6, 8], 8, machine(times), remaining_s=lambda: 10_000, rounds=6)
     assert {Cell(v.name, 6) for v in FOUR} <= set(chosen.gated)
 
 
 def test_two_variants_too_close_to_tell_both_show_their_scaling():
     close = [variant("a"), variant("b"), variant("c")]
     times = {"a": 100, "b": 105, "c": 200}
-    chosen = default_cells(close, [1, 2, 4], 2, machine(lambda c: times[c.variant]), seconds=0, rounds=6)
+    chosen = default_cells(
+        close, [1, 2, 4], 2, machine(lambda c: times[c.variant]), remaining_s=lambda: 10_000, rounds=6
+    )
     assert {Cell(name, n) for name in "ab" for n in (1, 2, 4)} <= set(chosen.gated)
     assert Cell("c", 4) not in chosen.gated
 
 
 def test_without_time_single_threads_are_left_out_and_said_so():
-    chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), seconds=60, rounds=6)
+    chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), remaining_s=lambda: 60, rounds=6)
     assert Cell("numpy", 1) not in chosen.gated
     assert any(line.startswith("numpy x 1: not within the time budget") for line in chosen.left_out)
 
 
 def test_a_variant_that_fails_its_gate_is_asked_once_only():
     gate = machine(scaling, failing={"kv_bf16"})
-    chosen = default_cells(FOUR, [1, 2, 4], 2, gate, seconds=10_000, rounds=6)
+    chosen = default_cells(FOUR, [1, 2, 4], 2, gate, remaining_s=lambda: 10_000, rounds=6)
     assert [cell for cell in gate.asked if cell.variant == "kv_bf16"] == [Cell("kv_bf16", 2)]
     assert {Cell("kv_f32", n) for n in (1, 2, 4)} <= set(chosen.gated)
     assert all(cell.variant != "kv_bf16" for cell in chosen.passing())
@@ -92,7 +94,7 @@ def test_a_variant_that_fails_its_gate_is_asked_once_only():
 def test_a_variant_of_another_tier_never_leads():
     fast_numpy = {**BASE, "numpy": 10}
     chosen = default_cells(
-        FOUR, [1, 2, 4], 2, machine(lambda c: fast_numpy[c.variant] / c.threads), seconds=0, rounds=6
+        FOUR, [1, 2, 4], 2, machine(lambda c: fast_numpy[c.variant] / c.threads), remaining_s=lambda: 0, rounds=6
     )
     assert Cell("numpy", 4) in chosen.gated  # the leader is best on four threads here, so all are tried there
     assert {Cell("kv_bf16", n) for n in (1, 2, 4)} <= set(chosen.gated)
