@@ -19,16 +19,8 @@ from typing import Any
 
 import reports
 from bench import machine
-from bench.cells import (
-    LEAST_ROUNDS,
-    WORKER_OVERHEAD_S,
-    Cell,
-    Chosen,
-    default_cells,
-    every_cell,
-    frames_for,
-    quick_ms,
-)
+from bench.budget import Budget
+from bench.cells import LEAST_ROUNDS, Cell, Chosen, default_cells, every_cell, quick_ms
 from bench.job import Job
 from bench.launch import Launcher
 from bench.progress import SweepProgress
@@ -42,10 +34,7 @@ from cplab.variant import Variant
 
 #: Frames that a sweep's gate looks at, with every check.
 GATE_FRAMES = 2
-MOST_ROUNDS = 30
 ROOF_READS = 2
-#: Kept back from the budget for cells that must be measured again, and for writing.
-RESERVE_S = 10.0
 #: Frames and readings when a cell is measured again because it was faster than its roof.
 AGAIN_READS = 8
 BASELINE = "recompute_f16"
@@ -115,9 +104,9 @@ class _Sweep:
         self.threads = options.threads or listed
         self.threads_reason = "as asked" if options.threads else reason
         self.records: list[CellRecord] = []
-        self.overheads_s: list[float] = []
         self.interrupted = False
-        self.deadline = 0.0
+        limit = None if options.everything else options.budget_s
+        self.budget = Budget(limit, options.rounds, options.frames, options.least_rounds)
         self.golden = options.golden
         self.digest = ""
 
@@ -130,16 +119,15 @@ class _Sweep:
         try:
             prepared = self._prepare()
             self.golden, self.digest = prepared.facts["golden"], prepared.facts["digest"]
-            began = time.monotonic()
-            self.deadline = began + options.budget_s
+            self.budget.begin()
             git = (commit, dirty)
             with SweepProgress() as progress:
                 chosen = self._measure(progress, folder)
-                summary = self._summary(chosen, prepared, time.monotonic() - began, git)
+                summary = self._summary(chosen, prepared, git)
                 suspects = [Cell(cell.variant, cell.threads) for cell in summary.cells if cell.roof_suspect]
                 if suspects and not self.interrupted:
                     self._measure_again(suspects, chosen, progress, folder)
-                    summary = self._summary(chosen, prepared, time.monotonic() - began, git)
+                    summary = self._summary(chosen, prepared, git)
         except BaseException:
             if folder is not None and not self.records:
                 folder.discard()
@@ -169,9 +157,13 @@ class _Sweep:
                 picked = every_cell(options.variants, self.threads, gate)
             else:
                 physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
-                rounds = options.rounds or options.least_rounds
                 picked = default_cells(
-                    options.variants, self.threads, physical, gate, remaining_s=self._remaining_s, rounds=rounds
+                    options.variants,
+                    self.threads,
+                    physical,
+                    gate,
+                    remaining_s=self.budget.remaining_s,
+                    rounds=self.budget.wanted_rounds,
                 )
             chosen = picked
             self._rounds(chosen, progress, folder)
@@ -181,24 +173,28 @@ class _Sweep:
         shuffle = random.Random(self.options.seed)
         alive = chosen.passing()
         number = 0
-        slowest_s = 0.0
-        while alive and self._another(number, slowest_s):
-            order = shuffle.sample(alive, len(alive))
-            planned = max(self._rounds_left(number, slowest_s), 1)
+        while alive and self.budget.another_round(number):
             began = time.monotonic()
+            order = shuffle.sample(alive, len(alive))
             for position, cell in enumerate(order):
-                progress.measuring(f"round {number + 1}, {cell}", position, len(order), planned)
-                frames = self._frames(chosen.gated[cell], len(order), number)
+                what = f"round {number + 1}, {cell}"
+                progress.measuring(what, position, len(order), self.budget.rounds_left(number))
+                frames = self.budget.frames_of(quick_ms(chosen.gated[cell]), len(order), number)
                 started = time.monotonic()
-                job = self._job("timed", cell, frames=frames, round_number=number, order=position)
-                job = job.model_copy(update={"lossy": bool(chosen.gated[cell].facts.get("lossy_weights"))})
-                record = self._keep(self.launcher.run(job), folder)
+                record = self._time(cell, chosen, folder, frames, ROOF_READS, number, position)
                 if record.gate.status == "pass":
-                    self.overheads_s.append(time.monotonic() - started - _busy_s(record))
+                    self.budget.worker_took(time.monotonic() - started, record)
                 else:
                     alive.remove(cell)
-            slowest_s = max(slowest_s, time.monotonic() - began)
+            self.budget.round_took(time.monotonic() - began)
             number += 1
+
+    def _time(
+        self, cell: Cell, chosen: Chosen, folder: RunFolder | None, frames: int, reads: int, number: int, order: int
+    ) -> CellRecord:
+        lossy = bool(chosen.gated[cell].facts.get("lossy_weights"))
+        job = self._job("timed", cell, frames=frames, round_number=number, order=order)
+        return self._keep(self.launcher.run(job.model_copy(update={"lossy": lossy, "roof_reads": reads})), folder)
 
     def _measure_again(
         self, suspects: list[Cell], chosen: Chosen, progress: SweepProgress, folder: RunFolder | None
@@ -208,41 +204,7 @@ class _Sweep:
         with self._interruptible():
             for position, cell in enumerate(suspects):
                 progress.measuring(f"above its roof, again: {cell}", position, len(suspects), 1)
-                lossy = bool(chosen.gated[cell].facts.get("lossy_weights"))
-                job = self._job("timed", cell, frames=AGAIN_READS, round_number=number, order=position)
-                self._keep(
-                    self.launcher.run(job.model_copy(update={"roof_reads": AGAIN_READS, "lossy": lossy})), folder
-                )
-
-    def _another(self, done: int, round_s: float) -> bool:
-        options = self.options
-        if options.rounds is not None:
-            return done < options.rounds
-        if done < options.least_rounds:
-            return True
-        if options.everything:
-            return False
-        return done < MOST_ROUNDS and round_s < self._remaining_s()
-
-    def _remaining_s(self) -> float:
-        return self.deadline - RESERVE_S - time.monotonic()
-
-    def _rounds_left(self, done: int, round_s: float) -> int:
-        if self.options.rounds is not None:
-            return self.options.rounds - done
-        fit = int(self._remaining_s() / round_s) if round_s and not self.options.everything else 0
-        return max(fit, self.options.least_rounds - done)
-
-    def _frames(self, gated: CellRecord, cells: int, done: int) -> int:
-        """Timed frames of a worker: as asked, or what its share of the time that is left has room for."""
-        options = self.options
-        if options.frames is not None:
-            return options.frames
-        rounds = max(1, (options.rounds or options.least_rounds) - done)
-        left = max(0.0, self._remaining_s())
-        overhead = sorted(self.overheads_s)[len(self.overheads_s) // 2] if self.overheads_s else WORKER_OVERHEAD_S
-        share = left / (rounds * cells) if not options.everything else 4.0
-        return frames_for(quick_ms(gated), share, overhead)
+                self._time(cell, chosen, folder, AGAIN_READS, AGAIN_READS, number, position)
 
     def _job(self, phase: Any, cell: Cell, *, frames: int = 0, round_number: int = 0, order: int = 0) -> Job:
         options = self.options
@@ -261,7 +223,6 @@ class _Sweep:
             first_frame=round_number * max(frames, 1) + 2,
             gate_frames=GATE_FRAMES,
             quick_frames=3,
-            roof_reads=ROOF_READS,
         )
 
     def _keep(self, record: CellRecord, folder: RunFolder | None) -> CellRecord:
@@ -277,7 +238,7 @@ class _Sweep:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def _summary(self, chosen: Chosen, prepared: CellRecord, elapsed_s: float, git: tuple[str, bool]) -> Summary:
+    def _summary(self, chosen: Chosen, prepared: CellRecord, git: tuple[str, bool]) -> Summary:
         options = self.options
         timed = [record for record in self.records if record.phase == "timed"]
         infos = [self._info(cell, record) for cell, record in chosen.gated.items()]
@@ -298,7 +259,7 @@ class _Sweep:
                 rounds=max((record.round + 1 for record in timed), default=0),
                 frames_per_round=max((len(record.samples_ns) for record in timed), default=0),
                 started_utc=f"{self.started:%Y-%m-%dT%H:%M:%SZ}",
-                elapsed_s=round(elapsed_s, 1),
+                elapsed_s=round(self.budget.elapsed_s(), 1),
                 interrupted=self.interrupted,
                 commit=git[0],
                 dirty=git[1],
@@ -334,12 +295,6 @@ class _Sweep:
         reports.write_html(folder.path, folder.path / "report.html")
         reports.write_markdown(folder.path, folder.path / "report.md")
         return folder.finish()
-
-
-def _busy_s(record: CellRecord) -> float:
-    """Seconds of a timed worker that were calls and readings."""
-    calls = sum(record.samples_ns) + sum(record.warmup_ns) + (record.first_call_ns or 0)
-    return (calls + sum(sample.ns for sample in record.roof)) / 1e9
 
 
 def _command() -> str:
