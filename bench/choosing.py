@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cplab.errors import UnknownVariantError
 from cplab.variant import Variant, get_variant, load_variant_file, variants
 
 
@@ -17,9 +18,12 @@ def chosen_variants(names: str, files: list[Path] | None) -> list[Variant]:
     """
     for path in files or []:
         load_variant_file(path)
-    if names.strip():
-        return [get_variant(name) for name in dict.fromkeys(part.strip() for part in names.split(",")) if name]
-    return list(variants().values())
+    if not names.strip():
+        return list(variants().values())
+    chosen = [get_variant(name) for name in dict.fromkeys(part.strip() for part in names.split(",")) if name]
+    if not chosen:
+        raise UnknownVariantError(f"--variants {names}: no name in it; there are {', '.join(variants())}")
+    return chosen
 
 
 _PROBE = """

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from cplab.cachedir import require_writable
 from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list, run
 from cplab.errors import CplabError
 
@@ -23,7 +24,9 @@ Files = Annotated[
     list[Path] | None, typer.Option("--variant-file", help="A Python file with a variant that is not installed.")
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder for runs.")]
-TimeoutS = Annotated[float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.")]
+TimeoutS = Annotated[
+    float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.", min=1, max=86400)
+]
 
 
 @app.command("list")
@@ -56,6 +59,9 @@ def gate(
     from bench.choosing import chosen_variants
     from bench.gate_run import gate_cells, write_json, write_markdown
 
+    for path in (json, summary):
+        if path is not None:
+            require_writable(path)
     records = gate_cells(
         model, chosen_variants(variants, files), positive_list(threads), frames=frames, golden=golden, files=files,
         timeout_s=timeout,
@@ -87,6 +93,8 @@ def run_one(
     from bench.sweep import Options, sweep
 
     counts = positive_list(threads)
+    if not variant.strip() or "," in variant:
+        raise CplabError(f"{variant!r}: one variant is wanted; python -m bench list names them")
     options = Options(
         model=model,
         variants=chosen_variants(variant, files),

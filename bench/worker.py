@@ -7,15 +7,23 @@ The process pins itself before numba is imported, so that the thread pool is bor
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bench.job import Job
 from bench.records import CellRecord, CheckResult, GateOutcome, RoofSample
+
+#: Calls after the timed ones that tell the time of each pass.
+TRACED_CALLS = 2
 
 if TYPE_CHECKING:
     from cplab.gating import CellGate
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Read the job, do it, write the record; errors that the lab knows become a record too."""
+    _die_with_parent()
     job = Job.model_validate_json(sys.stdin.read())
     if job.cpus is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cpus)
@@ -45,6 +54,12 @@ def main() -> int:
     temporary.write_text(record.model_dump_json(by_alias=True), encoding="utf-8")
     temporary.replace(result)
     return 0
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when the sweep that started it is gone, however that ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _run(job: Job) -> CellRecord:
@@ -131,20 +146,22 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     predictor = variant.build(judged, job.threads)
     compile_s = compiling.compile_seconds()
     load_s = time.perf_counter() - started - compile_s
-    first_ns, first_ok = _timed_call(predictor, golden, job.first_frame - 1)[:2]
-    warmup = [_timed_call(predictor, golden, job.first_frame - 2 - i)[0] for i in range(job.warmup)]
+    # No input comes twice in a process, so that a variant which remembers results gains nothing by it.
+    fresh = iter(range(job.first_frame, job.first_frame + len(golden)))
+    warmups = min(job.warmup, max(0, len(golden) - 2))
+    first_ns, right = _timed_call(predictor, golden, next(fresh))
+    warmup = [_timed_call(predictor, golden, next(fresh))[0] for _ in range(warmups)]
     before = steal_and_throttle()
-    samples, pass_ns, frame_ids, wrong = [], [], [], "" if first_ok else "the first call gave wrong codes"
+    samples, frame_ids, wrong = [], [], "" if right else "the first call gave other codes than the golden's"
     roof = _Roof(predictor, job.threads)
-    for i in range(job.frames):
-        index = (job.first_frame + i) % len(golden)
-        elapsed, right, passes = _timed_call(predictor, golden, index)
+    for i, index in enumerate(islice(fresh, job.frames)):
+        elapsed, right = _timed_call(predictor, golden, index)
         samples.append(elapsed)
-        pass_ns.append(passes)
-        frame_ids.append(index)
-        wrong = wrong or ("" if right else f"frame {index}: the timed call gave other codes than the golden's")
+        frame_ids.append(index % len(golden))
+        wrong = wrong or ("" if right else f"frame {frame_ids[-1]}: the timed call gave other codes than the golden's")
         if i < job.roof_reads:
             roof.read(job.round * job.roof_reads + i)
+    pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
     if wrong:
         return _record(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=_facts(job, predictor))
     status = GateOutcome(status="pass", detail=f"codes of all {len(samples)} timed frames are the golden's")
@@ -166,17 +183,24 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     )
 
 
-def _timed_call(predictor: CodePredictor, golden: Golden, index: int) -> tuple[int, bool, list[int]]:
-    """One call on one golden frame: nanoseconds, whether its codes are the golden's, nanoseconds of each pass."""
+def _timed_call(predictor: CodePredictor, golden: Golden, index: int) -> tuple[int, bool]:
+    """One call on one golden frame, as a user would make it: nanoseconds, and whether its codes are the golden's."""
+    i = index % len(golden)
+    hidden, cb0 = golden.hidden[i : i + 1].copy(), golden.cb0_embed[i : i + 1].copy()
+    started = time.perf_counter_ns()
+    codes = predictor.predict(hidden, cb0)
+    elapsed = time.perf_counter_ns() - started
+    return elapsed, np.asarray(codes).view(np.ndarray).tolist() == golden.codes[i : i + 1].tolist()
+
+
+def _traced_passes(predictor: CodePredictor, golden: Golden, index: int) -> list[int]:
+    """Nanoseconds of each pass of one call that is not among the samples."""
     from cplab.variant import Trace
 
     i = index % len(golden)
-    hidden, cb0 = golden.hidden[i : i + 1], golden.cb0_embed[i : i + 1]
     trace = Trace()
-    started = time.perf_counter_ns()
-    codes = predictor.predict(hidden, cb0, trace=trace)
-    elapsed = time.perf_counter_ns() - started
-    return elapsed, bool((codes[0] == golden.codes[i]).all()), [int(n) for n in trace.pass_ns]
+    predictor.predict(golden.hidden[i : i + 1].copy(), golden.cb0_embed[i : i + 1].copy(), trace=trace)
+    return [int(n) for n in trace.pass_ns]
 
 
 class _Roof:

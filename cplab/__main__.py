@@ -33,14 +33,17 @@ def golden(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from cplab.cachedir import require_writable
     from cplab.golden_making import make_golden
     from cplab.sources import load_model
 
     if reference not in ("oracle", "torch"):
         raise BadInputError(f"--reference {reference}: oracle or torch is wanted")
+    require_writable(output)
     loaded = load_model(model)
     columns = (TextColumn("oracle frames"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("", total=frames)
         made = make_golden(loaded, frames, reference=reference, progress=lambda: bar.advance(task))
     made.save(output)

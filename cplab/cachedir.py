@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
+import psutil
 
-from cplab.errors import CacheError
+from cplab.errors import CacheError, OutputRefusedError
 
 
 def cache_dir() -> Path:
@@ -37,9 +38,30 @@ def replacing(path: Path) -> Iterator[Path]:
     A reader therefore sees the old file, the new file or none, never half of one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_orphans(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_writable(path: Path) -> None:
+    """Raise OutputRefusedError unless ``path`` can be written: asked before anything is computed."""
+    try:
+        with replacing(path.with_name(f"{path.name}.probe")) as temporary:
+            temporary.touch()
+        path.with_name(f"{path.name}.probe").unlink()
+    except OSError as error:
+        raise OutputRefusedError(
+            f"{path}: cannot be written: {error.strerror or error}; choose another place"
+        ) from error
+
+
+def _remove_orphans(path: Path) -> None:
+    """Delete what writers that were killed left beside ``path``."""
+    for orphan in path.parent.glob(f".{path.name}.*.tmp"):
+        pid = orphan.name.removesuffix(".tmp").rpartition(".")[2]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            orphan.unlink(missing_ok=True)

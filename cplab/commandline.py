@@ -5,7 +5,11 @@ Exit codes: 0 good; 1 wrong use or unreadable input, one line and no traceback; 
 
 from __future__ import annotations
 
+import io
+import signal
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import typer
 from rich.console import Console
@@ -14,20 +18,32 @@ from typer.exceptions import TyperException
 from cplab.errors import CplabError
 
 GOOD, WRONG_USE, GATE_FAILED = 0, 1, 2
+#: What typer returns after Ctrl-C.
+_TYPERS_INTERRUPT = 130
+MOST_THREADS = 1024
 
 console = Console()
 errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
-    """Run a typer application and return its exit code, with every expected failure as one line on standard error."""
+    """Run a typer application and return its exit code, with every expected failure as one line on standard error.
+
+    A polite request to end (SIGTERM, SIGHUP) is taken as Ctrl-C, so that what was measured is kept.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our signs shows question marks
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _interrupt)
     command = typer.main.get_command(app)
     try:
         result = command.main(args=list(arguments) if arguments is not None else None, standalone_mode=False)
     except typer.Exit as stop:
-        return stop.exit_code
+        result = stop.exit_code
     except TyperException as error:
-        return fail(error.format_message())
+        return fail(error.format_message() or "a command is wanted; --help lists them")
     except CplabError as error:
         return fail(str(error))
     except OSError as error:
@@ -35,7 +51,13 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
         return fail(f"{where}{error.strerror or error}")
     except (KeyboardInterrupt, typer.Abort):
         return fail("interrupted")
+    if result == _TYPERS_INTERRUPT:
+        return fail("interrupted")
     return result if isinstance(result, int) else GOOD
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def fail(message: str) -> int:
@@ -53,8 +75,10 @@ def positive_list(text: str, what: str = "threads") -> list[int]:
     found: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        if not all(n.isascii() and n.isdecimal() and len(n) < 9 for n in (low, high if dash else low)):
             raise CplabError(f"--{what} {text}: positive numbers and ranges are wanted, such as 1,2,4 or 1-8")
+        if max(int(low), int(high or low)) > MOST_THREADS:
+            raise CplabError(f"--{what} {text}: at most {MOST_THREADS} make sense")
         found.update(range(int(low), int(high or low) + 1))
     if not found or min(found) < 1:
         raise CplabError(f"--{what} {text}: {what} must be at least 1")

@@ -176,6 +176,7 @@ class Decoder:
         """Buffers for a batch of exactly B frames."""
         if self._batch == B:
             return
+        self._batch = 0  # until all of them are there: an interruption must not leave some too small
         spec = self.model.spec
         T = B * (spec.positions if self.recompute else 2)
         cache = spec.layers * B * spec.kv_heads * spec.positions * spec.head_dim

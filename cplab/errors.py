@@ -56,5 +56,9 @@ class CacheError(CplabError):
     """The cache folder cannot be written."""
 
 
+class OutputRefusedError(CplabError):
+    """A file that was asked for cannot be written where it was asked for."""
+
+
 class GoldenError(CplabError):
     """A golden file is missing, unreadable, or belongs to other weights."""

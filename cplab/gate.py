@@ -15,9 +15,12 @@ check                     what it finds
 ``teacher-forced``        the golden's codes fed back: every code must follow from the right prefix
 ``forced logits``         other codes fed back, bits compared (tier exact)
 ``order``                 frames in another order give something else: state left over from an earlier call
-``batch``                 three frames at once give something else than one at a time
+``batch``                 2, 3 (and where there are enough frames 9) at once give something else than one at a time
+``untraced``              the call that users make, without a trace, gives other codes than the traced one
 ``inputs``                the call wrote to its arguments
+``results``               an array that was returned changed in a later call
 ``float mode, team``      flush-to-zero set by the caller after the team exists
+``contract``              NaN, wrong types and widths taken without a word; strided inputs; untrue counts and pass times
 ========================  =============================================================================================
 
 A NaN never equals anything here: bits are compared, and non-finite values fail before any comparison.
@@ -27,11 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cplab.errors import CplabError, NonFiniteLogitsError
+from cplab.gate_report import Check, Difference, Report
 from cplab.golden import SUBNORMAL_SCALE, Golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
@@ -41,74 +46,8 @@ Codes = NDArray[np.int32]
 Logits = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first place where logits differ: ``ulps`` is the distance in float32 steps."""
-
-    frame: int
-    pass_index: int
-    index: int
-    expected: float
-    got: float
-    ulps: int
-
-    def __str__(self) -> str:
-        return (
-            f"frame {self.frame}, pass {self.pass_index}, logit {self.index}: "
-            f"{self.got!r} instead of {self.expected!r}, {self.ulps} ulps apart"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check: passed or not, and one line about it."""
-
-    name: str
-    passed: bool
-    detail: str = ""
-
-
-@dataclass(slots=True)
-class Report:
-    """What the gate found.
-
-    ``teacher_forced`` and ``free_running`` are the shares of codes equal to the golden's.
-    """
-
-    frames: int
-    passes: int
-    checks: list[Check] = field(default_factory=list)
-    codes_matched: int = 0
-    frames_matched: int = 0
-    teacher_forced: float = 0.0
-    first_difference: Difference | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether every check held, and there was one."""
-        return bool(self.checks) and all(check.passed for check in self.checks)
-
-    @property
-    def free_running(self) -> float:
-        """Share of free-running codes that are the golden's."""
-        return self.codes_matched / (self.frames * self.passes)
-
-    def failed(self) -> list[str]:
-        """Names of the checks that did not hold."""
-        return [check.name for check in self.checks if not check.passed]
-
-    def summary(self) -> str:
-        """``495/495 codes match (33/33 frames)``."""
-        return (
-            f"{self.codes_matched}/{self.frames * self.passes} codes match ({self.frames_matched}/{self.frames} frames)"
-        )
-
-    def detail(self) -> str:
-        """The summary where all is well, else the first failed check."""
-        for check in self.checks:
-            if not check.passed:
-                return f"{check.name}: {check.detail}"
-        return self.summary()
+#: From so many frames on, the gate is thorough rather than quick.
+_MANY = 4
 
 
 def judge(
@@ -142,6 +81,7 @@ class _Call:
     logits: Logits | None
     error: str = ""
     bad_pass: int | None = None
+    pass_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 class _Judge:
@@ -150,6 +90,7 @@ class _Judge:
         self.count, self.passes = frames, model.spec.passes
         self.report = Report(frames, self.passes)
         self.changed_inputs = ""
+        self.kept: tuple[Codes, Codes] | None = None
         self._oracle: Oracle | None = None
 
     def run(self) -> Report:
@@ -167,10 +108,15 @@ class _Judge:
             scored = self.golden.forced_digests
             self._bits("forced logits", other, scored, lambda i: self._truth().scored(*self._inputs(i), self._fed(i)))
         self._order(free)
-        self._batch(free)
+        self._batch(free, forced)
+        self._untraced(free, forced)
         self._add("inputs", not self.changed_inputs, self.changed_inputs)
+        changed = self.kept is not None and not np.array_equal(*self.kept)
+        self._add("results", not changed, "the codes of the first call changed in a later one: return a copy")
         if self.exact:
             self._float_mode("float mode, team")
+        wrong = self._contract(free)
+        self._add("contract", not wrong, wrong)
         return self.report
 
     def _add(self, name: str, passed: bool, detail: str = "") -> None:
@@ -207,11 +153,15 @@ class _Judge:
             if before is not None and after is not None and before.tobytes() != after.tobytes():
                 self.changed_inputs = self.changed_inputs or f"{name} was changed by the call"
         shape = (len(hidden), self.passes)
-        if not isinstance(codes, np.ndarray) or codes.shape != shape or codes.dtype.kind != "i":
-            return _Call(None, None, f"predict returned {_describe(codes)}, integers {list(shape)} are wanted")
+        if not isinstance(codes, np.ndarray) or codes.shape != shape or codes.dtype != np.int32:
+            return _Call(None, None, f"predict returned {_describe(codes)}, int32{list(shape)} is wanted")
+        plain = np.asarray(codes).view(np.ndarray)
+        if self.kept is None:
+            self.kept = (plain, plain.copy())
         if trace.logits is not None and trace.logits.shape != (*shape, self.model.spec.vocab):
             return _Call(None, None, f"trace.logits is {_describe(trace.logits)}")
-        return _Call(codes.astype(np.int32), trace.logits)
+        logits = None if trace.logits is None else np.asarray(trace.logits).view(np.ndarray)
+        return _Call(plain.copy(), logits, pass_ns=np.asarray(trace.pass_ns))
 
     def _finite_and_range(self, calls: list[_Call]) -> None:
         bad = ""
@@ -293,16 +243,81 @@ class _Judge:
             detail = detail or self._unlike(free[i], self._call(i), f"frame {i} after frame {1 - i}")
         self._add("order", not detail, detail)
 
-    def _batch(self, free: list[_Call]) -> None:
-        members = [0, 1, 2 % self.count]
-        whole = self._predict(self.golden.hidden[members], self.golden.cb0_embed[members])
-        detail = "" if whole.codes is not None or free[0].codes is None else whole.error
-        if whole.codes is not None:
-            for b, i in enumerate(members):
-                logits = None if whole.logits is None else whole.logits[b : b + 1]
-                part = _Call(whole.codes[b : b + 1], logits)
-                detail = detail or self._unlike(free[i], part, f"frame {i} as number {b} of 3 at once")
+    def _batch(self, free: list[_Call], forced: list[_Call]) -> None:
+        detail = ""
+        for size in (2, 3, 9) if self.count >= _MANY else (2, 3):
+            members = [i % self.count for i in range(size)]
+            detail = detail or self._together(members, free, None)
+        detail = detail or self._together([1, 0, 2 % self.count], forced, self.golden.codes)
         self._add("batch", not detail, detail)
+
+    def _together(self, members: list[int], alone: list[_Call], codes: Codes | None) -> str:
+        fed = None if codes is None else codes[members]
+        whole = self._predict(self.golden.hidden[members], self.golden.cb0_embed[members], fed)
+        if whole.codes is None:
+            return "" if any(alone[i].codes is None for i in members) else whole.error
+        for b, i in enumerate(members):
+            logits = None if whole.logits is None else whole.logits[b : b + 1]
+            part = _Call(whole.codes[b : b + 1], logits)
+            unlike = self._unlike(alone[i], part, f"frame {i} as number {b} of {len(members)} at once")
+            if unlike:
+                return f"{unlike}, teacher-forced" if codes is not None else unlike
+        return ""
+
+    def _untraced(self, free: list[_Call], forced: list[_Call]) -> None:
+        detail = ""
+        for name, alone, codes in (("free-running", free, None), ("teacher-forced", forced, self.golden.codes)):
+            for i in (0, 1):
+                part = slice(i, i + 1)
+                fed = None if codes is None else codes[part].copy()
+                try:
+                    given = self.predictor.predict(
+                        self.golden.hidden[part].copy(), self.golden.cb0_embed[part].copy(), forced=fed
+                    )
+                except CplabError as error:
+                    detail = detail or ("" if alone[i].codes is None else f"frame {i}, {name}: {error}")
+                    continue
+                traced = alone[i].codes
+                if traced is not None and not np.array_equal(np.asarray(given).view(np.ndarray), traced):
+                    detail = detail or f"frame {i}, {name}: other codes than with a trace"
+        self._add("untraced", not detail, detail)
+
+    def _contract(self, free: list[_Call]) -> str:
+        """What a caller may rely on besides right codes; the first thing that does not hold."""
+        hidden, cb0 = self.golden.hidden[:1], self.golden.cb0_embed[:1]
+        refused: dict[str, Any] = {
+            "NaN in hidden": np.full_like(hidden, np.nan),
+            "float64 hidden": hidden.astype(np.float64),
+            "hidden of a wrong width": hidden[:, :-1].copy(),
+        }
+        for what, bad in refused.items():
+            try:
+                self.predictor.predict(bad, cb0.copy())
+            except CplabError:
+                continue
+            except Exception as error:  # noqa: BLE001 -- a stranger's code may raise anything; that is the finding
+                return f"{what}: {type(error).__name__} instead of BadInputError ({error})"
+            return f"{what} is taken without a word; BadInputError is wanted"
+        for call in free:
+            if len(call.pass_ns) not in (0, self.passes) or (call.pass_ns < 0).any():
+                return f"trace.pass_ns is {call.pass_ns.tolist()}; nothing or {self.passes} times are wanted"
+        streamed = sum(s.rows * s.row_bytes for s in self.predictor.streams())
+        if streamed and streamed != self.predictor.bytes_per_frame:
+            return f"bytes_per_frame is {self.predictor.bytes_per_frame}, streams() add up to {streamed}"
+        if not 1 <= self.predictor.passes_per_frame <= self.passes:
+            return f"passes_per_frame is {self.predictor.passes_per_frame}; 1 to {self.passes} make sense"
+        wide = np.repeat(np.concatenate([hidden, hidden]), 2, axis=0)
+        strided = self._predict_as_given(wide[::2], np.repeat(np.concatenate([cb0, cb0]), 2, axis=0)[::2])
+        alone = free[0].codes
+        if alone is not None and (strided is None or not np.array_equal(strided, np.repeat(alone, 2, axis=0))):
+            return "other codes where hidden and cb0_embed are every second row of larger arrays"
+        return ""
+
+    def _predict_as_given(self, hidden: NDArray[np.float32], cb0: NDArray[np.float32]) -> Codes | None:
+        try:
+            return np.asarray(self.predictor.predict(hidden, cb0)).view(np.ndarray)
+        except CplabError:
+            return None
 
     def _unlike(self, first: _Call, again: _Call, what: str) -> str:
         """How two results for the same frame differ; a call that fails the same way twice does not."""

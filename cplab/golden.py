@@ -85,6 +85,11 @@ class Golden:
                 f"the golden was made from {self.model} (weights {self.digest}), "
                 f"{model.name} has weights {model.digest()}; make its own with: python -m cplab golden --model ..."
             )
+        spec = model.spec
+        if self.codes.shape[1] != spec.passes or self.hidden.shape[1] != spec.talker_hidden:
+            raise GoldenError(f"the golden's {list(self.codes.shape)} codes do not fit {model.name}; make it again")
+        if max(self.codes.max(), self.forced.max()) >= spec.vocab:
+            raise GoldenError(f"the golden holds codes outside 0..{spec.vocab - 1}; make it again")
 
 
 def load_golden(path: Path) -> Golden:
@@ -101,15 +106,46 @@ def load_golden(path: Path) -> Golden:
         raise GoldenError(f"{path}: {error.strerror or error}") from error
     except Exception as error:
         raise GoldenError(f"{path}: not a golden file or damaged ({error}); make it again") from error
-    if about.get("schema") != SCHEMA:
-        raise GoldenError(f"{path}: schema {about.get('schema')!r}; this version reads {SCHEMA!r}")
-    golden = Golden(**arrays, model=about["model"], digest=about["digest"], provenance=about["provenance"])
-    frames, passes = golden.codes.shape
-    wanted = {"hidden": (frames,), "digests": (frames, passes, 16), "forced_digests": (frames, passes, 16)}
-    for name, shape in wanted.items():
-        if arrays[name].shape[: len(shape)] != shape:
-            raise GoldenError(f"{path}: {name} has shape {list(arrays[name].shape)}, codes have {[frames, passes]}")
-    return golden
+    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+        raise GoldenError(f"{path}: not a golden of schema {SCHEMA!r}, which this version reads")
+    wrong = _misfit(about, arrays)
+    if wrong:
+        raise GoldenError(f"{path}: {wrong}; make it again")
+    for array in arrays.values():
+        array.flags.writeable = False
+    return Golden(**arrays, model=about["model"], digest=about["digest"], provenance=about["provenance"])
+
+
+def _misfit(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
+    """What does not fit together in a golden file, or ""."""
+    if not all(
+        isinstance(about.get(key), kind) for key, kind in (("model", str), ("digest", str), ("provenance", dict))
+    ):
+        return "model, digest or provenance is missing"
+    codes = arrays["codes"]
+    if codes.ndim != 2 or len(codes) < 2 or codes.shape[1] < 1:
+        return f"codes have shape {list(codes.shape)}, at least two frames are wanted"
+    frames, passes = codes.shape
+    width = arrays["hidden"].shape[-1] if arrays["hidden"].ndim else 0
+    wanted: dict[str, tuple[type, tuple[int, ...]]] = {
+        "hidden": (np.float32, (frames, width)),
+        "cb0_embed": (np.float32, (frames, width)),
+        "codes": (np.int32, (frames, passes)),
+        "digests": (np.uint8, (frames, passes, 16)),
+        "margins": (np.float32, (frames, passes)),
+        "forced": (np.int32, (frames, passes)),
+        "forced_digests": (np.uint8, (frames, passes, 16)),
+        "subnormal_digests": (np.uint8, (passes, 16)),
+    }
+    for name, (dtype, shape) in wanted.items():
+        array = arrays[name]
+        if array.dtype != dtype or array.shape != shape:
+            return f"{name} is {array.dtype}{list(array.shape)}, {np.dtype(dtype)}{list(shape)} is wanted"
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            return f"{name} holds NaN or infinite values"
+    if min(arrays["codes"].min(), arrays["forced"].min()) < 0:
+        return "negative codes"
+    return ""
 
 
 def row_digests(logits: NDArray[np.float32]) -> NDArray[np.uint8]:

@@ -22,8 +22,10 @@ from cplab.sources import synthetic
 
 #: How much larger than the largest difference of logits between PyTorch and the oracle every top-1 margin must be.
 MARGIN_FACTOR = 100
+#: Inputs that are drawn at most for each frame wanted.
+MOST_DRAWS = 4
 #: Frames of a golden that is made on the spot for somebody's model.
-ON_THE_SPOT = 8
+ON_THE_SPOT = 10
 
 Arrays = NDArray[np.float32]
 Progress = Callable[[], None]
@@ -58,7 +60,12 @@ def golden_for(model: Model, frames: int = ON_THE_SPOT) -> Golden:
     from rich.console import Console
     from rich.progress import track
 
-    ticks = iter(track(range(frames), f"oracle golden of {model.name} (once)", console=Console(stderr=True)))
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(f"making an oracle golden of {model.name}, {frames} frames (once) ...", highlight=False)
+    ticks = iter(
+        track(range(frames), f"oracle golden of {model.name} (once)", console=console, disable=not console.is_terminal)
+    )
 
     def tick() -> None:
         next(ticks, None)
@@ -93,6 +100,7 @@ def make_golden(
     """
     if frames < 2:
         raise GoldenError(f"{frames} frames asked for; at least 2 are wanted, or stale state cannot be told")
+    synthetic.verify(model)
     oracle = Oracle(model)
     provenance: dict[str, object] = {
         "made_by": f"cplab {__version__}",
@@ -161,10 +169,14 @@ def _candidates(
 ) -> Iterator[Frames]:
     """As many frames as are wanted, then two at a time to make up for those that are passed over."""
     start, size = 0, frames
-    while hidden is None or start + size <= len(hidden):
+    limit = MOST_DRAWS * frames if hidden is None else len(hidden)
+    while start + size <= limit:
         yield _run(oracle, *_inputs(model, size, start, hidden), progress)
         start, size = start + size, 2
-    raise GoldenError(f"the {len(hidden)} given hidden states do not hold enough frames with clear margins")
+    raise GoldenError(
+        f"{start} inputs do not hold {frames} frames with codes of their own and clear margins; "
+        "a model that says the same whatever it hears cannot be judged"
+    )
 
 
 def _choose(

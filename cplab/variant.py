@@ -174,6 +174,7 @@ def load_variant_file(path: Path) -> None:
     Raises:
         UnknownVariantError: the file cannot be imported, or registers nothing.
     """
+    path = path.resolve()
     spec = importlib.util.spec_from_file_location(f"cplab_variant_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise UnknownVariantError(f"{path}: not a Python file")
@@ -184,7 +185,7 @@ def load_variant_file(path: Path) -> None:
     except Exception as error:
         sys.modules.pop(spec.name, None)
         raise UnknownVariantError(f"{path}: cannot be imported: {type(error).__name__}: {error}") from error
-    if not any(Path(known.source) == path for known in _registry.values() if known.source):
+    if not any(Path(known.source).resolve() == path for known in _registry.values() if known.source):
         raise UnknownVariantError(f"{path}: registers no variant; decorate a factory with cplab.variant.variant(...)")
 
 

@@ -13,7 +13,6 @@ import time
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from cplab.constants import attention_scale
 from cplab.errors import NonFiniteLogitsError
@@ -46,6 +45,8 @@ class NumpyPredictor:
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`."""
         hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        from threadpoolctl import threadpool_limits  # sets variables of the process when imported
+
         spec = self.spec
         codes = np.empty((len(hidden), spec.passes), np.int32)
         logits = np.empty((len(hidden), spec.passes, spec.vocab), np.float32)

@@ -9,14 +9,15 @@ from cplab.variant import variant
 
 
 class _Late(Decoder):
-    """Right for the gate's calls, wrong afterwards."""
+    """Right for ten single calls without a trace, which is more than the gate makes; wrong afterwards."""
 
     calls = 0
 
-    def predict(self, *arguments, **options):
-        codes = super().predict(*arguments, **options)
-        self.calls += 1
-        return codes if self.calls < 2 else codes[:, ::-1].copy()
+    def predict(self, *arguments, trace=None, **options):
+        codes = super().predict(*arguments, trace=trace, **options)
+        if trace is None and len(codes) == 1:
+            self.calls += 1
+        return codes if self.calls <= 10 else codes[:, ::-1].copy()
 
 
 @variant("good", format="bf16")

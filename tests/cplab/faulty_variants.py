@@ -17,7 +17,7 @@ from cplab.kernels import machine, stages, team
 from cplab.kernels import plan as p
 from cplab.model import Model
 from cplab.oracle import Oracle
-from cplab.variant import Trace
+from cplab.variant import Trace, checked_inputs
 from variants.numpy_f32 import NumpyPredictor
 
 
@@ -166,6 +166,7 @@ class SplitReduction(Oracle):
         return []
 
     def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
         before = _get_mode()
         _set_mode(_DEFAULT)
         try:

@@ -17,6 +17,7 @@ from cplab.errors import CplabError, GoldenError
 from cplab.gate import judge
 from cplab.golden import find_golden
 from cplab.sources import load_model
+from cplab.variant import checked_inputs
 from variants.numpy_f32 import NumpyPredictor
 
 FRAMES = 4
@@ -30,8 +31,11 @@ ALL = [
     "forced logits",
     "order",
     "batch",
+    "untraced",
     "inputs",
+    "results",
     "float mode, team",
+    "contract",
 ]
 BITS = {"logits", "forced logits"}
 
@@ -151,6 +155,7 @@ def test_written_inputs_and_codes_out_of_range_are_found(tiny, golden):
 def test_flush_to_zero_of_the_caller_is_found_where_a_variant_lets_it_in(tiny, golden):
     class Unguarded(faulty.SplitReduction):
         def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
+            hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
             frames = [self.frame(h, c) for h, c in zip(hidden, cb0_embed, strict=True)] if forced is None else [
                 self.frame(h, c, f) for h, c, f in zip(hidden, cb0_embed, forced, strict=True)
             ]  # fmt: skip
@@ -188,3 +193,67 @@ def test_a_golden_of_other_weights_is_refused(golden):
 def test_the_quality_tier_is_refused_rather_than_passed(tiny, golden):
     with pytest.raises(CplabError, match="quality"):
         judge(Decoder(tiny, 1, format="f32"), tiny, golden, tier="quality")
+
+
+def test_results_remembered_for_another_call_are_found(tiny, golden):
+    class Reuses(faulty.Wrapped):
+        """Returns one and the same array every time."""
+
+        codes = np.zeros((1, 2), np.int32)
+
+        def predict(self, hidden, cb0_embed, **options):
+            given = super().predict(hidden, cb0_embed, **options)
+            if len(given) > 1:
+                return given
+            self.codes[:] = given
+            return self.codes
+
+    assert judge(Reuses(tiny), tiny, golden, frames=2).failed() == ["results"]
+
+
+def test_the_call_without_a_trace_is_judged_too(tiny, golden):
+    class Untraced(faulty.Wrapped):
+        def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
+            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace)
+            return codes if trace is not None else codes * 0
+
+    assert "untraced" in judge(Untraced(tiny), tiny, golden, frames=2).failed()
+
+
+def test_a_batch_of_any_size_is_judged(tiny, golden):
+    class Pairs(faulty.Wrapped):
+        def predict(self, hidden, cb0_embed, **options):
+            codes = super().predict(hidden, cb0_embed, **options)
+            return codes[::-1].copy() if len(codes) in (2, 9) else codes
+
+    class Fed(faulty.Wrapped):
+        """Feeds the first frame's codes to all."""
+
+        def predict(self, hidden, cb0_embed, *, forced=None, **options):
+            if forced is not None:
+                forced = np.repeat(forced[:1], len(forced), axis=0)
+            return super().predict(hidden, cb0_embed, forced=forced, **options)
+
+    assert "batch" in judge(Pairs(tiny), tiny, golden, frames=FRAMES).failed()
+    assert judge(Fed(tiny), tiny, golden, frames=FRAMES).failed() == ["batch"]
+
+
+@pytest.mark.parametrize("fault", ["bytes", "passes", "times", "nan", "dtype"])
+def test_what_a_variant_says_of_itself_must_be_true(tiny, golden, fault):
+    class Untrue(faulty.Wrapped):
+        def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
+            if fault == "nan":
+                hidden = np.nan_to_num(hidden)
+            if fault == "dtype":
+                hidden = hidden.astype(np.float32)
+            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace)
+            if fault == "times" and trace is not None:
+                trace.pass_ns = np.array([-5, 3, 4])
+            return codes
+
+    variant = Untrue(tiny)
+    if fault == "bytes":
+        variant.bytes_per_frame = 1
+    if fault == "passes":
+        variant.passes_per_frame = 0
+    assert judge(variant, tiny, golden, frames=2).failed() == ["contract"]
