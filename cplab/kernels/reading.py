@@ -22,7 +22,7 @@ from cplab.kernels import vectors as v
 from cplab.variant import WeightStream
 
 #: (rows at once, prefetch distance in bytes) that are tried.
-CONFIGURATIONS = ((4, 8192), (2, 4096), (4, 16384), (1, 4096))
+CONFIGURATIONS = ((8, 32768), (8, 16384), (4, 16384), (4, 32768))
 
 
 @intrinsic(prefer_literal=True)
@@ -65,7 +65,9 @@ def _read_share(streams: Any, m: int, team: int, at_once: int, ahead: int) -> in
         low, high = units * m // team * 16, units * (m + 1) // team * 16
         for r in range(low, high, at_once):
             start = address + r * row_bytes
-            if at_once == 4:
+            if at_once == 8:
+                total ^= _xor_rows(8, start, row_bytes, ahead)
+            elif at_once == 4:
                 total ^= _xor_rows(4, start, row_bytes, ahead)
             elif at_once == 2:
                 total ^= _xor_rows(2, start, row_bytes, ahead)
