@@ -66,6 +66,7 @@ def default_cells(
     *,
     remaining_s: Callable[[], float],
     rounds: int,
+    quick: bool = False,
 ) -> Chosen:
     """The default choice; see the module's docstring.
 
@@ -76,6 +77,7 @@ def default_cells(
         gate: judges a cell and times it roughly (`quick_ms`).
         remaining_s: time that is left for gates and rounds; what the answers need is measured whatever it says.
         rounds: how many rounds it must be enough for.
+        quick: only the variants at their home count, and the fastest exact one below it.
     """
     home = max((count for count in threads if count <= physical), default=min(threads))
     chosen = Chosen({}, [])
@@ -100,7 +102,10 @@ def default_cells(
     leaders = _leaders([cell for cell in chosen.passing() if cell.variant in exact], chosen.gated)
     for leader in leaders[:1]:
         for count in threads:
-            add(Cell(leader, count))
+            if count <= home or not quick:
+                add(Cell(leader, count))
+        if quick:
+            return chosen
         tried = [cell for cell in chosen.passing() if cell.variant == leader]
         best = min(tried, key=lambda cell: quick_ms(chosen.gated[cell])).threads
         for cell in chosen.passing():

@@ -142,6 +142,7 @@ def sweep(
         frames=frames,
         budget_s=min(time_budget, 75.0) if quick else time_budget,
         least_rounds=2 if quick else 6,
+        quick=quick,
         out=out,
         golden=str(golden or ""),
         variant_files=[str(f) for f in files or []],

@@ -53,6 +53,7 @@ class Options:
         frames: timed frames a worker, or None for as many as fit.
         budget_s: seconds from the first gate to the last round.
         least_rounds: how few rounds may do where time is short.
+        quick: fewer cells.
         out: folder for runs.
         golden: a golden file, or "" for the model's own.
         variant_files: Python files with variants that are not installed.
@@ -68,6 +69,7 @@ class Options:
     frames: int | None = None
     budget_s: float = 240.0
     least_rounds: int = LEAST_ROUNDS
+    quick: bool = False
     out: Path = RUNS
     golden: str = ""
     variant_files: list[str] = field(default_factory=list)
@@ -164,6 +166,7 @@ class _Sweep:
                     gate,
                     remaining_s=self.budget.remaining_s,
                     rounds=self.budget.wanted_rounds,
+                    quick=options.quick,
                 )
             chosen = picked
             self._rounds(chosen, progress, folder)
@@ -181,7 +184,8 @@ class _Sweep:
                 progress.measuring(what, position, len(order), self.budget.rounds_left(number))
                 frames = self.budget.frames_of(quick_ms(chosen.gated[cell]), len(order), number)
                 started = time.monotonic()
-                record = self._time(cell, chosen, folder, frames, ROOF_READS, number, position)
+                reads = 1 if self.options.quick else ROOF_READS
+                record = self._time(cell, chosen, folder, frames, reads, number, position)
                 if record.gate.status == "pass":
                     self.budget.worker_took(time.monotonic() - started, record)
                 else:
@@ -222,7 +226,7 @@ class _Sweep:
             frames=frames,
             first_frame=round_number * max(frames, 1) + 2,
             gate_frames=GATE_FRAMES,
-            quick_frames=3,
+            quick_frames=1 if options.quick else 2,
         )
 
     def _keep(self, record: CellRecord, folder: RunFolder | None) -> CellRecord:

@@ -23,7 +23,7 @@ from bench.job import Job
 from bench.records import CellRecord, CheckResult, GateOutcome, RoofSample
 
 #: Calls after the timed ones that tell the time of each pass.
-TRACED_CALLS = 2
+TRACED_CALLS = 1
 
 if TYPE_CHECKING:
     from cplab.gating import CellGate

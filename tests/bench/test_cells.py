@@ -114,3 +114,8 @@ def test_frames_fill_the_time_of_a_worker(frame_ms, seconds, expected):
 
 def test_the_rough_time_is_the_least_call():
     assert quick_ms(machine(scaling)(Cell("kv_bf16", 2))) == 50
+
+
+def test_a_quick_sweep_is_every_variant_once_and_the_fastest_exact_one_below():
+    chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), remaining_s=lambda: 10_000, rounds=2, quick=True)
+    assert set(chosen.gated) == {Cell(v.name, 2) for v in FOUR} | {Cell("kv_bf16", 1)}
