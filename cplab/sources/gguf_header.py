@@ -106,8 +106,8 @@ def read_header(path: Path) -> Header:
                 return _parse(path, data)
     except OSError as error:
         raise UnreadableModelError(f"{path}: {error.strerror or error}") from error
-    except (_DamagedError, struct.error) as error:
-        what = "it ends too early" if isinstance(error, struct.error) else error
+    except (_DamagedError, struct.error, OverflowError) as error:
+        what = error if isinstance(error, _DamagedError) else "it ends too early"
         raise UnreadableModelError(f"{path}: damaged or cut short ({what}); copy it again") from error
 
 

@@ -38,6 +38,8 @@ _FIELDS = (
     "talker_hidden",
 )  # fmt: skip
 _FLOATS = ("rope_theta", "rms_eps")
+#: What a person may say beside a file stays below this; the Spec has bounds of its own.
+_LARGEST = 1e30
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +193,9 @@ def _find_values(survey: Survey) -> None:
 
 
 def _lacking(sources: tuple[Source, ...]) -> str:
-    for source in sources:
-        if source.take == "key":
-            return f"metadata key {source.at}"
-    return f"tensor {sources[0].at}"
+    key = next((f"metadata key {source.at}" for source in sources if source.take == "key"), None)
+    tensor = next((f"tensor {source.at}" for source in sources if source.take != "key"), None)
+    return " or ".join(filter(None, (key, tensor)))
 
 
 def _origin(source: Source) -> str:
@@ -220,7 +221,8 @@ def _number(survey: Survey, source: Source, groups: Any) -> Any:
             survey.problems.append(f"metadata key {source.at} holds {what}, a number is wanted")
             return None
         # A float32 key read back as float64 (9.99999997e-07) means the shortest decimal that gives the same float32.
-        return float(str(np.float32(value))) if isinstance(value, float) else value
+        with np.errstate(over="ignore"):
+            return float(str(np.float32(value))) if isinstance(value, float) else value
     stored = survey.tensors.get(source.at)
     if stored is None:
         return None
@@ -253,11 +255,11 @@ def _said_beside(survey: Survey) -> dict[str, Any]:
         said = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         survey.problems.append(f"{path.name} cannot be read ({error})")
         return {}
     if not isinstance(said, dict) or any(
-        name not in _FIELDS or isinstance(value, bool) or not isinstance(value, int | float)
+        name not in _FIELDS or isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST
         for name, value in said.items()
     ):
         survey.problems.append(f"{path.name} must hold numbers by these names: {', '.join(_FIELDS)}")
@@ -325,12 +327,7 @@ def _place(survey: Survey) -> None:
         told = [
             f"{what} {', '.join(sorted(some))}" for what, some in (("missing", missing), ("left over", left)) if some
         ]
-        where = f" (no {parts.described(survey.path)} beside it)" if dialect.side_files and _no_parts(survey) else ""
-        survey.problems.append(f"tensors {'; '.join(told)}{where}")
-
-
-def _no_parts(survey: Survey) -> bool:
-    return all(stored.file == survey.path for stored in survey.tensors.values())
+        survey.problems.append(f"tensors {'; '.join(told)}")
 
 
 def _check_types(survey: Survey) -> None:

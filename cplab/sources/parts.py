@@ -31,18 +31,13 @@ _NPY_TENSORS = {
     "mtp_proj_weight": "mtp_proj.weight",
     "mtp_proj_bias": "mtp_proj.bias",
 }
+_WANTED = ("heads", "codec_embd")
 _NPY_KINDS = {"<f4": gguf.GGMLQuantizationType.F32, "<f2": gguf.GGMLQuantizationType.F16}
 
 
 def _stems(path: Path) -> list[str]:
     short = re.sub(r"[_.-](f16|f32|bf16|q\d\w*)$", "", path.stem, flags=re.IGNORECASE)
     return list(dict.fromkeys((path.stem, short)))
-
-
-def described(path: Path) -> str:
-    """The files that are looked for, in words."""
-    stem = " or ".join(_stems(path))
-    return f"NAME_heads and NAME_codec_embd, .gguf or .npy, with NAME {stem}"
 
 
 def beside(path: Path, problems: list[str]) -> list[Header]:
@@ -53,6 +48,9 @@ def beside(path: Path, problems: list[str]) -> list[Header]:
         there = [option for option in options if option.exists()]
         if len(there) > 1:
             problems.append(f"{' and '.join(p.name for p in there)} are both there; one is wanted")
+        if not there and part in _WANTED:
+            names = " or ".join(f"{stem}_{part}" for stem in _stems(path))
+            problems.append(f"layers alone, and no {names} (.gguf or .npy) beside them; a language model is none")
         if there:
             try:
                 found.append(read_header(there[0]) if there[0].suffix == ".gguf" else _npy_header(there[0], tensor))
