@@ -229,18 +229,22 @@ CRISPASR = Dialect(
         "lm_head": ("code_pred.output.{i}",),
         "small_to_mtp_projection": ("code_pred.small_to_mtp",),
     },
+    # The first dialect's keys come last: a fork may carry this one's tensors under that one's keys.
     sources={
-        "hidden": _keys(_CRISP + "d_model"),
-        "intermediate": (*_keys(_CRISP + "ff_dim"), Source("code_pred.blk.0.ffn_gate.weight", "rows")),
-        "layers": _keys(_CRISP + "n_layers"),
-        "heads": _keys(_CRISP + "n_heads"),
-        "kv_heads": _keys(_CRISP + "n_kv_heads"),
-        "head_dim": (*_keys(_CRISP + "head_dim"), *_talkers(_CRISP_TALKER + "head_dim")),
-        "vocab": _keys(_CRISP + "vocab_size"),
-        "rope_theta": (*_keys(_CRISP + "rope_theta"), *_talkers(_CRISP_TALKER + "rope_theta")),
-        "rms_eps": (*_keys(_CRISP + "rms_norm_eps"), *_talkers(_CRISP_TALKER + "rms_norm_eps")),
-        "groups": _keys(_CRISP + "n_code_groups", _CRISP_TALKER + "n_code_groups"),
-        "talker_hidden": _keys(_CRISP_TALKER + "d_model"),
+        field: (*sources, *_keys(_OWN_KEYS[field]))
+        for field, sources in {
+            "hidden": _keys(_CRISP + "d_model"),
+            "intermediate": (*_keys(_CRISP + "ff_dim"), Source("code_pred.blk.0.ffn_gate.weight", "rows")),
+            "layers": _keys(_CRISP + "n_layers"),
+            "heads": _keys(_CRISP + "n_heads"),
+            "kv_heads": _keys(_CRISP + "n_kv_heads"),
+            "head_dim": (*_keys(_CRISP + "head_dim"), *_talkers(_CRISP_TALKER + "head_dim")),
+            "vocab": _keys(_CRISP + "vocab_size"),
+            "rope_theta": (*_keys(_CRISP + "rope_theta"), *_talkers(_CRISP_TALKER + "rope_theta")),
+            "rms_eps": (*_keys(_CRISP + "rms_norm_eps"), *_talkers(_CRISP_TALKER + "rms_norm_eps")),
+            "groups": _keys(_CRISP + "n_code_groups", _CRISP_TALKER + "n_code_groups"),
+            "talker_hidden": _keys(_CRISP_TALKER + "d_model"),
+        }.items()
     },
     note="talker and code predictor in one file; theta, epsilon and head width are the talker's keys",
 )
@@ -350,14 +354,14 @@ def dialect_of(header: Header) -> Dialect | None:
     def any_tensor(*starts: str) -> bool:
         return any(name.startswith(starts) for name in header.tensors)
 
-    if architecture == "qwen3-tts" and any_tensor("code_pred."):
+    if architecture in (OWN.architecture, CRISPASR.architecture) and any_tensor("code_pred."):
+        if any_tensor("code_pred.token_embd.", "code_pred.output."):
+            return CRISPASR
         if any(key.startswith((_WOO, "qwen3-tts.code_pred.layer_count")) for key in header.keys):
             return PREDICT_WOO
         # One stray tensor of the talker's is damage; its table, head or layers are a full file.
         full = any_tensor("talker.blk.", "talker.codec_embd.", "talker.codec_head.", "talker.text_embd.")
         return QWENTTS if full else OWN
-    if architecture == "qwen3tts" and any_tensor("code_pred."):
-        return CRISPASR
     if architecture == "clip" and any_tensor("a.gen.code."):
         return LLAMA_CPP
     if architecture == "qwen3" and any_tensor("blk."):

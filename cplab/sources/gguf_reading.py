@@ -178,7 +178,7 @@ def _find_values(survey: Survey) -> None:
             if name in said:
                 survey.values[name] = float(said[name]) if name in _FLOATS else said[name]
                 survey.origins[name] = _spec_file(survey.path).name
-            elif len(survey.problems) == complaints:
+            elif len(survey.problems) == complaints and not _waits_for_groups(survey, sources):
                 missing.append(name)
         if name in said and name in survey.values and survey.values[name] != said[name]:
             survey.problems.append(
@@ -187,13 +187,22 @@ def _find_values(survey: Survey) -> None:
     for name in missing:
         advice = survey.dialect.advice.get(name)
         survey.problems.append(
-            f"{_lacking(survey.dialect.sources[name])} is missing"
+            f"{_lacking(survey, survey.dialect.sources[name])} is missing"
             + (f" ({advice}; if you know it, write it into {_spec_file(survey.path).name})" if advice else "")
         )
 
 
-def _lacking(sources: tuple[Source, ...]) -> str:
-    key = next((f"metadata key {source.at}" for source in sources if source.take == "key"), None)
+def _waits_for_groups(survey: Survey, sources: tuple[Source, ...]) -> bool:
+    """Whether a number only lacks the group count, whose absence is told already."""
+    concatenated = [s for s in sources if s.take == "concatenated rows" and s.at in survey.tensors]
+    return bool(concatenated) and "groups" not in survey.values
+
+
+def _lacking(survey: Survey, sources: tuple[Source, ...]) -> str:
+    """What is missing: of several keys the first that bears the file's own architecture."""
+    keys = [source.at for source in sources if source.take == "key"]
+    keys.sort(key=lambda key: not key.startswith(f"{survey.keys.get('general.architecture')}."))
+    key = f"metadata key {keys[0]}" if keys else None
     tensor = next((f"tensor {source.at}" for source in sources if source.take != "key"), None)
     return " or ".join(filter(None, (key, tensor)))
 

@@ -132,6 +132,16 @@ def test_layer_count_in_place_of_block_count(tmp_path):
     assert load_model(str(file.write(tmp_path / "m.gguf"))).spec == model.spec
 
 
+def test_tensors_of_one_dialect_under_the_keys_of_another(tmp_path):
+    model = small_model("projected")
+    file, _ = in_dialect("CrispASR", model)
+    keys, _ = in_dialect("qwentts.cpp", model)
+    file.architecture, file.keys = keys.architecture, keys.keys
+    assert load_model(str(file.write(tmp_path / "m.gguf"))).digest() == model.digest()
+    del file.keys["qwen3-tts.code_pred.rope.freq_base"]
+    refused(file.write(tmp_path / "m.gguf"), "metadata key qwen3-tts.code_pred.rope.freq_base is missing")
+
+
 def test_codebooks_of_a_stack_count_themselves(tmp_path):
     survey = surveyed(written(tmp_path, "llama.cpp mmproj", small_model("projected")))
     assert (survey.values["groups"], survey.origins["groups"]) == (5, "stack of a.gen.code.head.weight")
@@ -273,7 +283,8 @@ def test_a_projection_that_a_file_lost(tmp_path):
 def test_a_qwen3_language_model(tmp_path):
     file, _ = in_dialect("HaujetZhao", small_model("tiny"))
     del file.keys["qwen3.num_code_groups"]
-    refused(file.write(tmp_path / "m.gguf"), "qwen3.num_code_groups", "a language model has none")
+    said = refused(file.write(tmp_path / "m.gguf"), "qwen3.num_code_groups", "a language model has none")
+    assert "output.weight" not in said
     del file.tensors["output.weight"]
     refused(file.write(tmp_path / "m.gguf"), "layers alone, and no m_heads (.gguf or .npy) beside them")
 
