@@ -1,4 +1,4 @@
-"""``python -m cplab``: golden files and validation."""
+"""``python -m cplab``: golden files, validation, and what is in a model file."""
 
 from __future__ import annotations
 
@@ -86,6 +86,24 @@ def validate(
             if not check.passed:
                 console.print(f"  {check.name}: {check.detail}", highlight=False, markup=False)
     return GOOD if good else GATE_FAILED
+
+
+@app.command()
+def inspect(
+    file: Annotated[
+        Path, typer.Argument(help="A GGUF file of any dialect; its tensors are not read.", show_default=False)
+    ],
+) -> int:
+    """Show a GGUF file: dialect, every tensor, the spec and where each number comes from, and what is wrong."""
+    from cplab.commandline import fail
+    from cplab.inspecting import show
+    from cplab.sources.gguf_reading import surveyed
+
+    survey = surveyed(file)
+    show(survey, console)
+    if survey.problems:
+        return fail(f"{file}: {'; '.join(survey.problems)}")
+    return GOOD
 
 
 def main() -> None:
