@@ -65,7 +65,6 @@ def write(
     *,
     name: str,
     synthetic: bool = False,
-    matrices: str | Mapping[str, str] = "bf16",
     progress: Progress | None = None,
 ) -> None:
     """Write a code predictor, tensor by tensor, to a temporary name that is renamed at the end.
@@ -73,13 +72,12 @@ def write(
     Args:
         path: where the file goes.
         spec: its dimensions; ``tensors`` must hold exactly ``spec.shapes()``, in that order.
-        tensors: may be a generator; one tensor is held at a time. One-dimensional ones are stored as F32.
+        tensors: may be a generator; one tensor is held at a time. Vectors are stored as F32, all others as BF16.
         name: ``general.name`` of the file.
         synthetic: mark the weights as made from a seed.
-        matrices: the format of all others, or of each by its checkpoint name.
         progress: called with the bytes written since the last call.
     """
-    kinds = {n: stored_as(s, matrices if isinstance(matrices, str) else matrices[n]) for n, s in spec.shapes().items()}
+    kinds = {n: stored_as(shape, "bf16") for n, shape in spec.shapes().items()}
     marks = {SYNTHETIC_KEY: True} if synthetic else {}
     declared = [Declared(gguf_name(n), shape, kinds[n]) for n, shape in spec.shapes().items()]
 
