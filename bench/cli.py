@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Which code predictor is fast and right on this machine."
 )
 
-Model = Annotated[str, typer.Option("--model", help="A GGUF file, or synthetic:0.6b and its like.")]
+Model = Annotated[str, typer.Option("--model", help="A checkpoint's folder, a GGUF file, or synthetic:0.6b.")]
 Variants = Annotated[str, typer.Option("--variants", help="Names, separated by commas; default: all.")]
 Threads = Annotated[str, typer.Option("--threads", help="Such as 1,2,4 or 1-8; default: this machine's own list.")]
 Golden = Annotated[Path | None, typer.Option("--golden", help="A golden file; default: the one of these weights.")]

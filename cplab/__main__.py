@@ -1,9 +1,11 @@
-"""``python -m cplab``: golden files, validation, and what is in a model file."""
+"""``python -m cplab``: golden files, validation, what is in a model file, and checkpoints as GGUF files."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +16,7 @@ from cplab.errors import BadInputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The Qwen3-TTS code predictor: models and goldens.")
 
-ModelOption = Annotated[str, typer.Option("--model", help="A GGUF file, or synthetic:0.6b and its like.")]
+ModelOption = Annotated[str, typer.Option("--model", help="A checkpoint's folder, a GGUF file, or synthetic:0.6b.")]
 
 
 @app.callback()
@@ -103,6 +105,37 @@ def inspect(
     show(survey, console)
     if survey.problems:
         return fail(f"{file}: {'; '.join(survey.problems)}")
+    return GOOD
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="CHECKPOINT_DIR", help="config.json and safetensors.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the code predictor's GGUF goes.")] = None,
+    matrices: Annotated[
+        str | None, typer.Option("--format", help="bf16, f16 or f32; default: as stored, bit for bit.")
+    ] = None,
+    talker: Annotated[Path | None, typer.Option(help="Write the talker too, as a qwen3 of llama.cpp.")] = None,
+    kazeia: Annotated[Path | None, typer.Option(help="Folder for the Kazeia engine's three files, F16.")] = None,
+) -> int:
+    """Write a checkpoint's code predictor as a GGUF file, and say for every tensor what was done to it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from cplab.export import planned
+
+    parts = planned(folder, output, matrices=matrices, talker=talker, kazeia=kazeia)
+    columns = (TextColumn("writing {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    for part in parts:
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(part.path.name, total=part.nbytes)
+            done = part.write(partial(bar.advance, task))
+        for told in done:
+            console.print(str(told), highlight=False, markup=False, soft_wrap=True)
+        counts = Counter(told.action for told in done)
+        actions = ", ".join(f"{count} {action}" for action, count in counts.items())
+        size = part.path.stat().st_size / 1e6
+        console.print(f"{part.path}: {len(done)} tensors, {actions}; {size:.1f} MB", highlight=False, soft_wrap=True)
     return GOOD
 
 

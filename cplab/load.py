@@ -15,7 +15,7 @@ def cp_load(path_or_name: str | Path, variant: str = "kv_bf16", threads: int | N
     """Load a code predictor.
 
     Args:
-        path_or_name: a GGUF file, or ``synthetic:0.6b`` and its like.
+        path_or_name: a checkpoint's folder, a GGUF file, or ``synthetic:0.6b`` and its like.
         variant: an implementation; ``python -m bench list`` names them.
         threads: team size; default: the CPUs that affinity and cgroup allow.
 

@@ -1,18 +1,20 @@
-"""Our own GGUF files, written with the names that predict-woo and qwentts.cpp gave the tensors."""
+"""GGUF files, written tensor by tensor; our own with the names that predict-woo and qwentts.cpp gave the tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 from cplab.cachedir import replacing
 from cplab.errors import UnreadableModelError
-from cplab.formats import FORMATS
+from cplab.formats import FORMATS, Format, format_named
 from cplab.model import Tensor
 from cplab.sources.dialects import OWN
 from cplab.sources.gguf_reading import AS_STORED, SYNTHETIC_KEY
@@ -23,10 +25,37 @@ ARCHITECTURE = OWN.architecture
 _GGML = {kind.name: ggml for ggml, kind in AS_STORED.items()}
 _FLOATS = ("rope_theta", "rms_eps")
 
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A tensor as the file's head announces it: its name there, its shape (rows first), and how it is stored."""
+
+    name: str
+    shape: tuple[int, ...]
+    format: Format
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return int(np.prod(self.shape)) * self.format.storage.itemsize
+
 
 def gguf_name(checkpoint_name: str) -> str:
     """``model.layers.0.self_attn.q_proj.weight`` -> ``code_pred.blk.0.attn_q.weight``."""
     return next(OWN.stored_names(checkpoint_name))[0]
+
+
+def spec_keys(spec: Spec, fields: Iterable[str] = tuple(OWN.sources)) -> dict[str, int | float]:
+    """Metadata of our own files that says a spec, or some fields of it."""
+    keys = {field: OWN.sources[field][0].at for field in fields}
+    return {key: float(getattr(spec, f)) if f in _FLOATS else getattr(spec, f) for f, key in keys.items()}
+
+
+def stored_as(shape: tuple[int, ...], matrices: str) -> Format:
+    """The format in which a tensor is written: vectors (norms, biases) are F32 in every engine's files."""
+    return FORMATS["f32"] if len(shape) == 1 else format_named(matrices)
 
 
 def write(
@@ -36,34 +65,62 @@ def write(
     *,
     name: str,
     synthetic: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Write a code predictor, tensor by tensor, to a temporary name that is renamed at the end.
 
     Args:
         path: where the file goes.
         spec: its dimensions; ``tensors`` must hold exactly ``spec.shapes()``, in that order.
-        tensors: may be a generator; one tensor is held at a time. One-dimensional ones are stored as F32.
+        tensors: may be a generator; one tensor is held at a time. Vectors are stored as F32, all others as BF16.
         name: ``general.name`` of the file.
         synthetic: mark the weights as made from a seed.
         progress: called with the bytes written since the last call.
     """
+    kinds = {n: stored_as(shape, "bf16") for n, shape in spec.shapes().items()}
+    marks = {SYNTHETIC_KEY: True} if synthetic else {}
+    declared = [Declared(gguf_name(n), shape, kinds[n]) for n, shape in spec.shapes().items()]
+
+    def arrays() -> Iterator[NDArray[Any]]:
+        for wanted, tensor in zip_longest(spec.shapes(), tensors):
+            if tensor is None or wanted != tensor.name:
+                given = "nothing" if tensor is None else tensor.name
+                raise UnreadableModelError(f"{path}: {wanted or 'nothing more'} is to be written next, not {given}")
+            yield tensor.packed(kinds[tensor.name])
+
+    write_tensors(path, ARCHITECTURE, {"general.name": name, **spec_keys(spec), **marks}, declared, arrays(), progress)
+
+
+def write_tensors(
+    path: Path,
+    architecture: str,
+    keys: Mapping[str, str | bool | int | float],
+    declared: Sequence[Declared],
+    arrays: Iterable[NDArray[Any]],
+    progress: Progress | None = None,
+) -> None:
+    """Write any GGUF file to a temporary name that is renamed at the end.
+
+    Args:
+        path: where the file goes.
+        architecture: ``general.architecture``.
+        keys: the other metadata; integers are written as uint32, floats as float32.
+        declared: every tensor, in order.
+        arrays: their data in the same order, in each format's storage type; may be a generator.
+        progress: called with the bytes written since the last call.
+    """
     with replacing(path) as temporary:
-        writer = gguf.GGUFWriter(temporary, ARCHITECTURE)
+        writer = gguf.GGUFWriter(temporary, architecture)
         try:
-            writer.add_name(name)
-            for field, (source,) in OWN.sources.items():
-                add = writer.add_float32 if field in _FLOATS else writer.add_uint32
-                add(source.at, getattr(spec, field))
-            if synthetic:
-                writer.add_bool(SYNTHETIC_KEY, True)
-            kinds = {n: "f32" if len(shape) == 1 else "bf16" for n, shape in spec.shapes().items()}
-            _declare(writer, spec, kinds)
-            for wanted, tensor in zip_longest(spec.shapes(), tensors):
-                if tensor is None or wanted != tensor.name:
-                    given = "nothing" if tensor is None else tensor.name
-                    raise UnreadableModelError(f"{path}: {wanted or 'nothing more'} is to be written next, not {given}")
-                data = tensor.packed(FORMATS[kinds[tensor.name]])
+            for key, value in keys.items():
+                _add(writer, key, value)
+            for tensor in declared:
+                storage, kind = tensor.format.storage, _GGML[tensor.format.name]
+                writer.add_tensor_info(tensor.name, tensor.shape, storage, tensor.nbytes, raw_dtype=kind)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_ti_data_to_file()
+            for data in arrays:
                 writer.write_tensor_data(data)
                 if progress is not None:
                     progress(data.nbytes)
@@ -71,11 +128,12 @@ def write(
             writer.close()
 
 
-def _declare(writer: Any, spec: Spec, kinds: dict[str, str]) -> None:
-    for tensor_name, shape in spec.shapes().items():
-        storage = FORMATS[kinds[tensor_name]].storage
-        nbytes = int(np.prod(shape)) * storage.itemsize
-        writer.add_tensor_info(gguf_name(tensor_name), shape, storage, nbytes, raw_dtype=_GGML[kinds[tensor_name]])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
+def _add(writer: Any, key: str, value: str | bool | int | float) -> None:
+    if isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    else:
+        writer.add_float32(key, value)

@@ -6,6 +6,7 @@ NAME either ``cp_f16`` or ``cp``:
 - heads: ``NAME_heads.gguf`` (``code_pred.lm_head.{0-14}.weight``) or ``NAME_heads.npy`` ``[15, 2048, 1024]``;
 - tables: ``NAME_codec_embd.gguf`` (``code_pred.codec_embd.{0-14}.weight``) or ``NAME_codec_embd.npy``
   ``[15, 2048, talker width]``;
+- as `cplab.export` writes them, ``cp_heads_f16.gguf`` and ``cp_codec_embd_f16.gguf``;
 - 1.7B only: ``code_pred.mtp_proj.weight`` and ``.bias`` in either GGUF, or ``NAME_mtp_proj_weight.npy`` and
   ``NAME_mtp_proj_bias.npy``.
 
@@ -35,21 +36,25 @@ _WANTED = ("heads", "codec_embd")
 _NPY_KINDS = {"<f4": gguf.GGMLQuantizationType.F32, "<f2": gguf.GGMLQuantizationType.F16}
 
 
-def _stems(path: Path) -> list[str]:
-    short = re.sub(r"[_.-](f16|f32|bf16|q\d\w*)$", "", path.stem, flags=re.IGNORECASE)
-    return list(dict.fromkeys((path.stem, short)))
+def _stems(path: Path, part: str) -> list[str]:
+    """Names of a side file without their end: ``cp_f16_heads``, ``cp_heads`` and ``cp_heads_f16``."""
+    kind = re.search(r"[_.-](f16|f32|bf16|q\d\w*)$", path.stem, flags=re.IGNORECASE)
+    if kind is None:
+        return [f"{path.stem}_{part}"]
+    short = path.stem[: kind.start()]
+    return [f"{path.stem}_{part}", f"{short}_{part}", f"{short}_{part}{kind[0]}"]
 
 
 def beside(path: Path, problems: list[str]) -> list[Header]:
     """Heads of the files beside a Kazeia layers' file; what is wrong with one is added to ``problems``."""
     found = []
     for part, tensor in _NPY_TENSORS.items():
-        options = [path.with_name(f"{stem}_{part}{end}") for stem in _stems(path) for end in (".gguf", ".npy")]
+        options = [path.with_name(stem + end) for stem in _stems(path, part) for end in (".gguf", ".npy")]
         there = [option for option in options if option.exists()]
         if len(there) > 1:
             problems.append(f"{' and '.join(p.name for p in there)} are both there; one is wanted")
         if not there and part in _WANTED:
-            names = " or ".join(f"{stem}_{part}" for stem in _stems(path))
+            names = " or ".join(_stems(path, part))
             problems.append(f"layers alone, and no {names} (.gguf or .npy) beside them; a language model is none")
         if there:
             try:

@@ -364,7 +364,7 @@ def test_parts_that_are_not_there(tmp_path):
     file, beside = in_dialect("Kazeia", small_model("tiny"))
     del beside["cp_codec_embd.gguf"]
     path = write_all(tmp_path / "cp_f16.gguf", file, beside)
-    refused(path, "no cp_f16_codec_embd or cp_codec_embd (.gguf or .npy) beside them")
+    refused(path, "no cp_f16_codec_embd or cp_codec_embd or cp_codec_embd_f16 (.gguf or .npy) beside them")
 
 
 def test_a_part_that_is_there_twice(tmp_path):
