@@ -141,7 +141,7 @@ def sweep(
         rounds=rounds,
         frames=frames,
         budget_s=min(time_budget, 75.0) if quick else time_budget,
-        least_rounds=2 if quick else 6,
+        least_rounds=1 if quick else 6,
         quick=quick,
         out=out,
         golden=str(golden or ""),
