@@ -34,6 +34,12 @@ EXP_POLYNOMIAL = (
     float.fromhex("0x1p+0"),
 )
 
+#: Quantised arithmetic: values that share a scale, products that are summed as integers, and the least scale of an
+#: activation's block: below it, among subnormals, the block is zeros.
+QUANT_BLOCK = 32
+QUANT_GROUP = 4
+QUANT_LEAST_SCALE = float.fromhex("0x1p-126")
+
 
 def attention_scale(head_dim: int) -> float:
     """``head_dim ** -0.5`` in float64; users round it to float32 once."""

@@ -30,6 +30,10 @@ class BadInputError(CplabError):
     """An argument of ``predict`` or ``cp_load`` has the wrong shape, type or value."""
 
 
+class UnpackableError(BadInputError):
+    """A weight that a format cannot hold at all, or rows that are not made of its blocks."""
+
+
 class ThreadsUnavailableError(CplabError):
     """More threads were asked for than the thread pool of this process can have."""
 
@@ -50,6 +54,21 @@ class NonFiniteLogitsError(CplabError):
         super().__init__(f"non-finite logits in frame {frame}, pass {pass_index}{': ' + detail if detail else ''}")
         self.frame = frame
         self.pass_index = pass_index
+
+
+class NonFiniteActivationError(NonFiniteLogitsError):
+    """An activation that is to be quantised is NaN or infinite: its block has no scale.
+
+    Attributes:
+        matrix: name of the matrix whose input it is, or "".
+    """
+
+    def __init__(self, frame: int, pass_index: int, matrix: str = "") -> None:
+        CplabError.__init__(
+            self,
+            f"non-finite activation in frame {frame}, pass {pass_index}{': input of ' + matrix if matrix else ''}",
+        )
+        self.frame, self.pass_index, self.matrix = frame, pass_index, matrix
 
 
 class CacheError(CplabError):

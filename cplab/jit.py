@@ -32,7 +32,7 @@ from cplab.cachedir import cache_dir
 intrinsic: Any = _intrinsic
 
 #: Sources whose text becomes machine code.
-_COMPILED = ("jit.py", "constants.py", "arithmetic.py", "oracle.py", "formats/*.py", "kernels/*.py")
+_COMPILED = ("jit.py", "constants.py", "arithmetic*.py", "oracle.py", "formats/*.py", "kernels/*.py")
 
 
 def target_cpu() -> tuple[str, str]:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.errors import UnreadableModelError
+from cplab.errors import UnpackableError, UnreadableModelError
 from cplab.formats import Format, format_named
+from cplab.formats.format import differing
 from cplab.spec import Spec
 
 
@@ -23,8 +24,8 @@ class Tensor:
     Attributes:
         name: checkpoint name without the ``talker.code_predictor.`` prefix.
         format: how ``data`` is stored.
-        data: array in the format's storage dtype, shaped as in the checkpoint (rows first); kept contiguous, since
-            kernels walk rows by address.
+        data: array in the format's storage dtype, rows first, an item for each block of a row (`Format.block`; for
+            float formats the checkpoint's own shape); kept contiguous, since kernels walk rows by address.
     """
 
     name: str
@@ -36,16 +37,36 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape as in the checkpoint."""
-        return self.data.shape
+        """Shape as in the checkpoint, in weights."""
+        return self.format.shape_of(self.data)
 
     def f32(self) -> NDArray[np.float32]:
         """The values, exactly, as float32."""
         return self.format.unpack(self.data)
 
     def packed(self, target: Format) -> NDArray[Any]:
-        """The values in another format, rounded where that format must round."""
-        return self.data if target is self.format else target.pack(self.f32())
+        """The values in another format, rounded where that format must round.
+
+        Raises:
+            UnpackableError: naming this tensor and the weight that the format cannot hold.
+        """
+        return self.data if target is self.format else self.packed_values(target, self.f32())
+
+    def packed_values(self, target: Format, values: NDArray[np.float32]) -> NDArray[Any]:
+        """As `packed`, for a caller that has decoded this tensor's ``values`` already."""
+        try:
+            return target.pack(values)
+        except UnpackableError as error:
+            raise UnpackableError(f"{self.name}: {error}") from error
+
+    def digest(self) -> bytes:
+        """SHA-256 of what the tensor says: of a float format the values, whatever holds them.
+
+        Of a quantised format the stored blocks: equal values in other blocks are another model to integer arithmetic.
+        """
+        if self.format.blocks is None:
+            return values_digest(self.f32())
+        return hashlib.sha256(self.format.name.encode() + b"\0" + self.data.view(np.uint8).data).digest()
 
 
 @dataclass(slots=True)
@@ -94,7 +115,7 @@ class Model:
                     raise UnreadableModelError(f"{self.name}: {tensor.name} holds NaN or infinite weights")
 
     def digest(self) -> str:
-        """Sixteen hex digits over the spec and the *values* of all tensors.
+        """Sixteen hex digits over the spec and the *values* of all tensors (of quantised ones, the stored blocks).
 
         The same weights in another exact container (BF16 as F32, say) have the same digest, so one golden serves both.
         Takes about half a second at the 0.6B shape, once.
@@ -107,7 +128,7 @@ class Model:
             total.update(repr(sorted(spec.items())).encode())
             names = list(self.spec.shapes())
             with ThreadPoolExecutor(2) as pool:
-                for name, part in zip(names, pool.map(lambda n: values_digest(self.f32(n)), names), strict=True):
+                for name, part in zip(names, pool.map(lambda n: self.tensors[n].digest(), names), strict=True):
                     total.update(name.encode() + b"\0" + part)
             self.known_digest = total.hexdigest()[:16]
         return self.known_digest
@@ -115,23 +136,34 @@ class Model:
     def repacked(self, format_name: str) -> tuple[Model, int]:
         """This model with its matrices rounded to a format, and how many weights that changed.
 
-        Where it changed none, the model itself is returned. Norms, biases and embeddings are held as stored by every
-        variant, so they stay as they are.
+        Where a float format changed none, the model itself is returned. A quantised format is taken even so: integer
+        arithmetic wants its blocks. Norms, biases and embeddings are held as stored by every variant, so they stay as
+        they are.
+
+        Raises:
+            UnpackableError: naming the tensor and the weight that the format cannot hold.
         """
         target = format_named(format_name)
         streamed = [t for name, t in self.tensors.items() if is_streamed(name) and t.format is not target]
         if target.name == "f32":
             streamed = []  # it holds everything
         with ThreadPoolExecutor(2) as pool:
-            counts = list(pool.map(lambda t: target.changed(t.f32()), streamed))
-        changed = sum(counts)
-        tensors = dict(self.tensors)
-        for tensor, count in zip(streamed, counts, strict=True):
-            if count:
-                tensors[tensor.name] = replace(tensor, format=target, data=tensor.packed(target))
-        if not changed:
+            done = list(pool.map(lambda t: _rounded(t, target), streamed))
+        kept = {tensor.name: tensor for tensor, _ in done if tensor.format is target}
+        if not kept:
             return self, 0
-        return Model(f"{self.name} rounded to {format_name}", self.spec, tensors, self.synthetic), changed
+        name = f"{self.name} rounded to {format_name}"
+        return Model(name, self.spec, {**self.tensors, **kept}, self.synthetic), sum(count for _, count in done)
+
+
+def _rounded(tensor: Tensor, target: Format) -> tuple[Tensor, int]:
+    """A tensor in another format and how many weights that changed; as it was where a float format changed none."""
+    values = tensor.f32()
+    data = tensor.packed_values(target, values)
+    count = differing(target.unpack(data), values)
+    if not count and target.blocks is None:
+        return tensor, 0
+    return replace(tensor, format=target, data=data), count
 
 
 def is_streamed(name: str) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cplab.errors import BadInputError
-from cplab.formats import bf16, f16, f32
+from cplab.formats import bf16, f16, f32, q4_0, q8_0
 from cplab.formats.format import Format
 
-FORMATS: dict[str, Format] = {item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16)}
+FORMATS: dict[str, Format] = {item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16, q8_0, q4_0)}
 
 
 def format_named(name: str) -> Format:
