@@ -26,6 +26,7 @@ BLOCK = constants.QUANT_BLOCK
 GROUP = constants.QUANT_GROUP
 
 _LANES = constants.LANES
+_HALF = BLOCK // GROUP
 _SIGN_OFF = np.int32(0x7FFFFFFF)
 _INFINITE = np.int32(0x7F800000)
 _LARGEST_QUANT = np.int32(127)
@@ -78,23 +79,26 @@ def group_sum(wq: Any, xq: Any, k: Any) -> Any:
 def dot(wq: Any, wd: Any, xq: Any, xd: Any) -> Any:
     """Dot product of quantised ``w`` and ``x``: ``wq, xq [n]`` int8, ``wd, xd [n / 32]`` f32, n a multiple of 32.
 
-    Group g is elements 4 g .. 4 g + 3, whose products are summed exactly; its scale is ``wd * xd`` of its block, rounded
-    to float32. Lane j of 16 takes groups j, j + 16, ... ascending, ``acc = fma(float(sum), scale, acc)`` from +0; the
-    lanes are then added as in `cplab.arithmetic.dot`: j + (j + 8), then + 4, + 2, + 1.
+    Group g is elements 4 g .. 4 g + 3, whose products are summed exactly; its scale is ``wd * xd`` of its block,
+    rounded to float32. Lane j of 16 takes groups j, j + 16, ... ascending, ``acc = fma(float(sum), scale, acc)`` from
+    +0; so a block goes to eight lanes, the even ones to 0..7 and the odd ones to 8..15. The lanes are then added as in
+    `cplab.arithmetic.dot`: j + (j + 8), then + 4, + 2, + 1.
 
-    Where n is no multiple of 64, the last eight lanes end on a group of zeros with a scale of zero. Such a group
-    changes nothing, because an accumulator is never -0, the one number that adding +0 changes: the sums are integers,
-    so every term and every accumulator is a multiple of 2**-149 and nothing is rounded away to -0; and an exact zero
-    out of a sum is +0 unless both parts are -0.
+    An odd number of blocks is made even by one of zeros with a scale of zero. It changes nothing, because an
+    accumulator is never -0, the one number that adding +0 changes: sums are integers, so every term and accumulator is
+    a multiple of 2**-149 and nothing is ever rounded away to a -0; and a sum that is exactly zero is +0 unless both its
+    parts are -0.
     """
     lanes = np.zeros(_LANES, np.float32)
-    for k in range(0, len(wq), _LANES * GROUP):
-        for j in range(_LANES):
-            at = k + j * GROUP
-            total, scale = np.int32(0), _ZERO
-            if at < len(wq):
-                total, scale = group_sum(wq, xq, at), wd[at // BLOCK] * xd[at // BLOCK]
-            lanes[j] = fma(np.float32(total), scale, lanes[j])
+    for block in range(len(wd)):
+        scale = wd[block] * xd[block]
+        first = _HALF * (block % 2)
+        for j in range(_HALF):
+            total = group_sum(wq, xq, block * BLOCK + j * GROUP)
+            lanes[first + j] = fma(np.float32(total), scale, lanes[first + j])
+    if len(wd) % 2:
+        for j in range(_HALF, _LANES):
+            lanes[j] = fma(_ZERO, _ZERO, lanes[j])
     width = _LANES
     while width > 1:
         width //= 2

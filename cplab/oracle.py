@@ -7,6 +7,7 @@ and reads the last one. Goldens come from here only. Methods are small so that t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from cplab import arithmetic as law
 from cplab.constants import attention_scale
 from cplab.errors import NonFiniteLogitsError
-from cplab.model import Model
+from cplab.model import Model, Tensor
 from cplab.rope import rope_table
 
 Vector = NDArray[np.float32]
@@ -38,7 +39,9 @@ class Oracle:
         self.eps = np.float32(self.spec.rms_eps)
         self.cos, self.sin = rope_table(self.spec)
         # Embedding tables are read row by row; everything else is decoded once.
-        self.weights = {name: t.f32() for name, t in model.tensors.items() if "codec_embedding" not in name}
+        self.weights: dict[str, Any] = {
+            name: self.decoded(t) for name, t in model.tensors.items() if "codec_embedding" not in name
+        }
 
     def frame(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32] | None = None) -> OracleFrame:
         """One frame: ``hidden [talker_hidden]``, ``cb0_embed [talker_hidden]``, ``forced [groups-1]`` or None.
@@ -48,18 +51,21 @@ class Oracle:
         """
         logits = np.empty((self.spec.passes, self.spec.vocab), np.float32)
         codes = np.empty(self.spec.passes, np.int32)
-        inputs = [self.project(hidden), self.project(cb0_embed)]
+        inputs = [hidden, cb0_embed]
         for g in range(self.spec.passes):
-            residual = self.layers(np.stack(inputs))
-            last = self.norm(residual[-1], "model.norm.weight")
-            logits[g] = self.head(g, last)
+            logits[g] = self.pass_logits(g, inputs)
             code = law.argmax(logits[g])
             if code < 0:
                 raise NonFiniteLogitsError(0, g)
             codes[g] = code
             if g + 1 < self.spec.passes:
-                inputs.append(self.project(self.embedding(g, code if forced is None else int(forced[g]))))
+                inputs.append(self.embedding(g, code if forced is None else int(forced[g])))
         return OracleFrame(codes, logits)
+
+    def pass_logits(self, g: int, inputs: list[Vector]) -> Vector:
+        """Logits ``[vocab]`` of pass ``g`` from all inputs so far, ``g + 2`` vectors ``[talker_hidden]``."""
+        residual = self.layers(np.stack([self.project(x) for x in inputs]))
+        return self.head(g, self.norm(residual[-1], "model.norm.weight"))
 
     def scored(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32]) -> OracleFrame:
         """Teacher-forced logits of all codebooks from one pass over all positions.
@@ -74,6 +80,10 @@ class Oracle:
         if (codes < 0).any():
             raise NonFiniteLogitsError(0, int(np.argmax(codes < 0)))
         return OracleFrame(codes, np.stack(heads))
+
+    def decoded(self, tensor: Tensor) -> Any:
+        """A tensor as this oracle computes with it."""
+        return tensor.f32()
 
     def embedding(self, group: int, code: int) -> Vector:
         """Row ``code`` of the table for CB(group+1), ``[talker_hidden]``."""

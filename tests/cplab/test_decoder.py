@@ -23,7 +23,7 @@ from small_models import (
 from cplab import arithmetic as law
 from cplab.decoder import Decoder
 from cplab.errors import BadInputError, NonFiniteLogitsError
-from cplab.formats import FORMATS
+from cplab.formats import FLOAT_FORMATS, FORMATS
 from cplab.kernels import machine
 from cplab.model import Model
 from cplab.oracle import Oracle
@@ -62,7 +62,7 @@ def test_formats_threads_batches_cache_and_forcing_do_not_change_bits(judged, th
     found = fresh_process(f"import decoder_cases; decoder_cases.main({name!r}, {threads})", NUMBA_NUM_THREADS=4)
     wanted = {
         f"{format_name} {cache} {batch} {mode}": value
-        for format_name in FORMATS
+        for format_name in FLOAT_FORMATS
         for cache in ("kv", "recompute")
         for (batch, mode), value in expected.items()
     }
@@ -87,7 +87,7 @@ def test_the_published_shape_gives_the_oracles_bits(variant):
     assert same_bits(logits[0, :3], expected.logits)
 
 
-@pytest.mark.parametrize("stored", list(FORMATS))
+@pytest.mark.parametrize("stored", list(FLOAT_FORMATS))
 def test_embeddings_are_decoded_from_whatever_type_they_are_stored_in(stored):
     model = projected_model()
     kind = FORMATS[stored]
@@ -238,7 +238,7 @@ def test_forcing_changes_the_next_pass_and_not_the_codes_returned_for_the_first(
 def test_the_prefetch_distance_changes_no_bit(decoder, tiny, ahead_bytes):
     hidden, cb0 = inputs(tiny, 3)
     expected = digest(*predict(decoder, hidden, cb0))
-    for name in FORMATS:
+    for name in FLOAT_FORMATS:
         other = Decoder(tiny, 1, format=name, ahead_bytes=ahead_bytes)
         assert digest(*predict(other, hidden, cb0)) == expected
 

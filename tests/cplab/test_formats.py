@@ -11,7 +11,7 @@ import pytest
 from small_models import same_bits
 
 from cplab.errors import BadInputError
-from cplab.formats import FORMATS, format_named
+from cplab.formats import FLOAT_FORMATS, FORMATS, format_named
 
 F = np.float32
 EVERY = np.arange(1 << 16, dtype=np.uint16)
@@ -31,9 +31,10 @@ def rng_floats(seed, n=20000):
 
 
 def test_formats_are_found_by_name():
-    assert list(FORMATS) == ["f32", "bf16", "f16"]
+    assert list(FORMATS) == ["f32", "bf16", "f16", "q8_0", "q4_0"]
+    assert list(FLOAT_FORMATS) == ["f32", "bf16", "f16"]
     assert format_named("bf16") is BF16
-    with pytest.raises(BadInputError, match="f32, bf16, f16"):
+    with pytest.raises(BadInputError, match="f32, bf16, f16, q8_0, q4_0"):
         format_named("q8")
 
 
@@ -100,7 +101,7 @@ def test_beyond_the_range_is_infinite_and_found(name, largest, first_infinite):
     assert not kind.finite(kind.pack(over))
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", list(FLOAT_FORMATS))
 def test_finite_is_false_for_one_bad_value_anywhere(name):
     kind = FORMATS[name]
     good = kind.pack(np.linspace(-9, 9, 60, dtype=F).reshape(3, 20))
@@ -127,7 +128,7 @@ def test_changed_counts_weights_that_come_back_with_other_bits():
     assert BF16.changed(x[:2].reshape(2, 1)) == 0
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", list(FLOAT_FORMATS))
 def test_packing_keeps_shape_and_leaves_its_input_alone(name):
     kind = FORMATS[name]
     x = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(F)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_models import same_bits
 
 from cplab import arithmetic as law
-from cplab.formats import FORMATS
+from cplab.formats import FLOAT_FORMATS
 from cplab.jit import jit
 from cplab.kernels import blocks, rows, vectors
 
@@ -31,7 +31,7 @@ def values(kind, rng, shape, format_name="f32"):
         x *= 2.0**62 if format_name != "f16" else 2.0**12
     elif kind == "zeros":
         x *= np.where(rng.random(shape) < 0.7, 0.0, rng.choice([-1, 1], shape))
-    kind_of = FORMATS[format_name]
+    kind_of = FLOAT_FORMATS[format_name]
     return kind_of.unpack(kind_of.pack(x.astype(F)))
 
 
@@ -71,10 +71,10 @@ def expected_unit(W, x):
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format_name", list(FORMATS))
+@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
 @pytest.mark.parametrize("n", [32, 64, 1024, 3072])
 def test_rows_times_tokens_is_the_laws_dot(format_name, n):
-    kind_of = FORMATS[format_name]
+    kind_of = FLOAT_FORMATS[format_name]
     for T in range(1, 18):
         rng = np.random.default_rng(T)
         W, x = values("plain", rng, (16, n), format_name), values("plain", rng, (T, n))
@@ -83,7 +83,7 @@ def test_rows_times_tokens_is_the_laws_dot(format_name, n):
         assert same_bits(got, expected_unit(W, x)), f"T={T}"
 
 
-@pytest.mark.parametrize("format_name", list(FORMATS))
+@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     T=st.integers(1, 17),
@@ -96,7 +96,7 @@ def test_rows_times_tokens_is_the_laws_dot(format_name, n):
     ahead=st.sampled_from([0, 64, 8192, 1 << 40]),
 )
 def test_rows_times_tokens_for_any_values_strides_and_alignments(format_name, T, n, of_w, of_x, seed, by, gap, ahead):
-    kind_of = FORMATS[format_name]
+    kind_of = FLOAT_FORMATS[format_name]
     rng = np.random.default_rng(seed)
     W, x = values(of_w, rng, (16, n), format_name), values(of_x, rng, (T, n))
     wide = np.zeros((16, n + 32), kind_of.storage)  # rows need not touch
@@ -107,7 +107,7 @@ def test_rows_times_tokens_for_any_values_strides_and_alignments(format_name, T,
 
 
 def test_rows_keep_subnormal_weights_inputs_and_results():
-    for name, kind_of in FORMATS.items():
+    for name, kind_of in FLOAT_FORMATS.items():
         rng = np.random.default_rng(1)
         W = values("subnormal", rng, (16, 32), name)
         assert (np.abs(W)[W != 0] < (2.0**-14 if name == "f16" else 2.0**-126)).all()
@@ -118,10 +118,10 @@ def test_rows_keep_subnormal_weights_inputs_and_results():
         assert same_bits(got, expected_unit(W, x))
 
 
-@pytest.mark.parametrize("format_name", list(FORMATS))
+@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
 def test_rows_decode_every_finite_pattern(format_name):
     """A row of one weight and zeros, times one, is the weight: every 16-bit pattern goes through the decoder."""
-    kind_of = FORMATS[format_name]
+    kind_of = FLOAT_FORMATS[format_name]
     if format_name == "f32":
         bits = np.random.default_rng(1).integers(0, 2**32, 1 << 14, dtype=np.uint32)
         stored = bits.view(F)
@@ -144,10 +144,10 @@ def test_an_unknown_format_code_does_nothing():
 
 
 def test_compiled_code_and_python_agree_on_format_codes():
-    codes = {name: kind_of.code for name, kind_of in FORMATS.items()}
+    codes = {name: kind_of.code for name, kind_of in FLOAT_FORMATS.items()}
     assert codes == {"f32": vectors.F32_CODE, "bf16": vectors.BF16_CODE, "f16": vectors.F16_CODE}
     assert len(set(codes.values())) == len(codes)
-    for kind_of in FORMATS.values():
+    for kind_of in FLOAT_FORMATS.values():
         assert vectors.BYTES_PER_16[kind_of.code] == 16 * kind_of.storage.itemsize == 2 * kind_of.bits_per_weight
 
 
@@ -319,9 +319,9 @@ def test_block_add_is_the_laws(n, step, kind, seed):
     assert same_bits(X[:, :16].reshape(-1), x)
 
 
-@pytest.mark.parametrize("format_name", list(FORMATS))
+@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
 def test_block_decode_is_unpack_for_every_pattern(format_name):
-    kind_of = FORMATS[format_name]
+    kind_of = FLOAT_FORMATS[format_name]
     if format_name == "f32":
         stored = np.arange(0, 2**32, 65537 * 3, dtype=np.uint64).astype(np.uint32)[:21840].view(F)
     else:
