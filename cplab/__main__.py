@@ -30,6 +30,7 @@ def golden(
     model: ModelOption = "synthetic:0.6b",
     reference: Annotated[str, typer.Option(help="oracle, or torch: the official class must agree.")] = "oracle",
     frames: Annotated[int, typer.Option(help="How many frames, at least 2.")] = 33,
+    arithmetic: Annotated[str, typer.Option(help="f32, or q8_0 or q4_0: of the model rounded to that format.")] = "f32",
 ) -> int:
     """Make a golden file: inputs, codes and digests of logits."""
     from rich.console import Console
@@ -37,17 +38,20 @@ def golden(
 
     from cplab.cachedir import require_writable
     from cplab.golden_making import make_golden
+    from cplab.oracle_quantised import in_arithmetic
     from cplab.sources import load_model
 
     if reference not in ("oracle", "torch"):
         raise BadInputError(f"--reference {reference}: oracle or torch is wanted")
     require_writable(output)
-    loaded = load_model(model)
+    loaded = in_arithmetic(load_model(model), arithmetic)
     columns = (TextColumn("oracle frames"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("", total=frames)
-        made = make_golden(loaded, frames, reference=reference, progress=lambda: bar.advance(task))
+        made = make_golden(
+            loaded, frames, reference=reference, arithmetic=arithmetic, progress=lambda: bar.advance(task)
+        )
     made.save(output)
     console.print(
         f"{output}: {len(made)} frames, {made.distinct_frames} distinct, smallest margin {made.margins.min():.3g}, "

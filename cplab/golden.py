@@ -1,9 +1,9 @@
 """Golden files: inputs, codes and digests of logits, with where they came from.
 
-A golden belongs to weights, not to a file: it carries the digest of the model's values, and is refused for any other
-model. Digests come from the oracle only. Where the codes also come from the official PyTorch class
-(``reference: torch``), only frames are kept whose every top-1 margin is at least 100 times the largest difference
-between PyTorch's and the oracle's logits, so that another engine's rounding cannot change a code.
+A golden belongs to weights and an arithmetic, not to a file: it carries the digest of the model's values, and is
+refused for any other model or rounding law. Digests come from the oracle only. Where the codes also come from the
+official PyTorch class (``reference: torch``), only frames are kept whose every top-1 margin is at least 100 times the
+largest difference between PyTorch's and the oracle's logits, so that another engine's rounding cannot change a code.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Golden:
         model: name of the model it was made from.
         digest: digest of the model's values.
         provenance: how it was made: reference, versions, command, margins.
+        arithmetic: id of the rounding law in which the model said it.
     """
 
     hidden: NDArray[np.float32]
@@ -61,6 +62,7 @@ class Golden:
     model: str
     digest: str
     provenance: dict[str, Any] = field(default_factory=dict)
+    arithmetic: str = "f32"
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -73,13 +75,20 @@ class Golden:
     def save(self, path: Path) -> None:
         """Write a compressed npz, under a temporary name first; the same contents give the same bytes."""
         about = {"schema": SCHEMA, "model": self.model, "digest": self.digest, "provenance": self.provenance}
+        if self.arithmetic != "f32":  # so that the others are the same bytes as ever
+            about["arithmetic"] = self.arithmetic
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
         with replacing(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
 
-    def require(self, model: Model) -> None:
-        """Raise GoldenError unless this golden was made from these weights."""
+    def require(self, model: Model, arithmetic: str = "f32") -> None:
+        """Raise GoldenError unless this golden was made from these weights in this arithmetic."""
+        if self.arithmetic != arithmetic:
+            raise GoldenError(
+                f"the golden is of {self.model} in arithmetic {self.arithmetic}, not {arithmetic}; "
+                f"make its own with: python -m cplab golden --arithmetic {arithmetic} --model ..."
+            )
         if self.digest != model.digest():
             raise GoldenError(
                 f"the golden was made from {self.model} (weights {self.digest}), "
@@ -113,7 +122,8 @@ def load_golden(path: Path) -> Golden:
         raise GoldenError(f"{path}: {wrong}; make it again")
     for array in arrays.values():
         array.flags.writeable = False
-    return Golden(**arrays, model=about["model"], digest=about["digest"], provenance=about["provenance"])
+    told = {key: about[key] for key in ("model", "digest", "provenance")}
+    return Golden(**arrays, **told, arithmetic=about.get("arithmetic", "f32"))
 
 
 def _misfit(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
@@ -122,6 +132,8 @@ def _misfit(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
         isinstance(about.get(key), kind) for key, kind in (("model", str), ("digest", str), ("provenance", dict))
     ):
         return "model, digest or provenance is missing"
+    if not isinstance(about.get("arithmetic", "f32"), str):
+        return "arithmetic is no name"
     codes = arrays["codes"]
     if codes.ndim != 2 or len(codes) < 2 or codes.shape[1] < 1:
         return f"codes have shape {list(codes.shape)}, at least two frames are wanted"
@@ -163,25 +175,35 @@ def committed_goldens() -> Iterator[Path]:
         yield from sorted(folder.glob("*.npz"))
 
 
-def find_golden(model: Model) -> Golden | None:
-    """The committed or cached golden of these weights, or None."""
-    path = find_golden_path(model)
+def find_golden(model: Model, arithmetic: str = "f32") -> Golden | None:
+    """The committed or cached golden of these weights in this arithmetic, or None."""
+    path = find_golden_path(model, arithmetic)
     return load_golden(path) if path is not None else None
 
 
-def find_golden_path(model: Model) -> Path | None:
+def find_golden_path(model: Model, arithmetic: str = "f32") -> Path | None:
     """Where `find_golden` finds it. A damaged file in the cache counts as none, a damaged committed one is an error."""
     for path in committed_goldens():
-        if model.name.replace(":", "-") == path.stem and load_golden(path).digest == model.digest():
+        if committed_stem(model.name) == path.stem and _is_of(load_golden(path), model, arithmetic):
             return path
-    cached = cached_path(model)
+    cached = cached_path(model, arithmetic)
     if cached.exists():
         with contextlib.suppress(GoldenError):
-            if load_golden(cached).digest == model.digest():
+            if _is_of(load_golden(cached), model, arithmetic):
                 return cached
     return None
 
 
-def cached_path(model: Model) -> Path:
+def _is_of(golden: Golden, model: Model, arithmetic: str) -> bool:
+    return golden.arithmetic == arithmetic and golden.digest == model.digest()
+
+
+def committed_stem(model_name: str) -> str:
+    """``synthetic:0.6b rounded to q8_0`` -> ``synthetic-0.6b.q8_0``, the name of a committed golden without .npz."""
+    return model_name.replace(" rounded to ", ".").replace(":", "-")
+
+
+def cached_path(model: Model, arithmetic: str = "f32") -> Path:
     """Where a golden made on this machine is kept."""
-    return cache_dir() / "golden" / f"{model.digest()}.npz"
+    law = "" if arithmetic == "f32" else f".{arithmetic}"
+    return cache_dir() / "golden" / f"{model.digest()}{law}.npz"

@@ -18,6 +18,7 @@ from cplab.errors import GoldenError
 from cplab.golden import SUBNORMAL_SCALE, Golden, cached_path, find_golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
+from cplab.oracle_quantised import oracle_for
 from cplab.sources import synthetic
 
 #: How much larger than the largest difference of logits between PyTorch and the oracle every top-1 margin must be.
@@ -48,13 +49,13 @@ class Frames:
         return np.stack([pair[:, 1] - pair[:, 0] for pair in top]).astype(np.float32)
 
 
-def golden_for(model: Model, frames: int = ON_THE_SPOT) -> Golden:
-    """The committed or cached golden of a model, or one made by the oracle now, with progress, and cached.
+def golden_for(model: Model, frames: int = ON_THE_SPOT, arithmetic: str = "f32") -> Golden:
+    """The committed or cached golden of a model in an arithmetic, or one made by the oracle now, and cached.
 
     A golden of the 0.6B shape takes the oracle about ten seconds a frame.
     """
     synthetic.verify(model)
-    found = find_golden(model)
+    found = find_golden(model, arithmetic)
     if found is not None:
         return found
     from rich.console import Console
@@ -70,10 +71,10 @@ def golden_for(model: Model, frames: int = ON_THE_SPOT) -> Golden:
     def tick() -> None:
         next(ticks, None)
 
-    golden = make_golden(model, frames, progress=tick)
+    golden = make_golden(model, frames, arithmetic=arithmetic, progress=tick)
     tick()
-    with writing_to_cache(cached_path(model)):
-        golden.save(cached_path(model))
+    with writing_to_cache(cached_path(model, arithmetic)):
+        golden.save(cached_path(model, arithmetic))
     return golden
 
 
@@ -82,6 +83,7 @@ def make_golden(
     frames: int,
     *,
     reference: str = "oracle",
+    arithmetic: str = "f32",
     hidden: Arrays | None = None,
     progress: Progress | None = None,
 ) -> Golden:
@@ -91,17 +93,22 @@ def make_golden(
         model: the weights.
         frames: how many, at least 2.
         reference: ``oracle``, or ``torch`` to have the official class agree on every code.
+        arithmetic: the rounding law; other than ``f32`` it wants the model in its format (`in_arithmetic`).
         hidden: ``[>= frames, talker_hidden]`` f32 recorded hidden states; made at the real scale where None.
         progress: called after each oracle frame.
 
     Raises:
-        GoldenError: PyTorch and the oracle disagree where the margin says they must not.
+        BadInputError: no such arithmetic, or a matrix in another format.
+        GoldenError: PyTorch and the oracle disagree where the margin says they must not; ``torch`` with another
+            arithmetic than ``f32``, of which it knows nothing.
         VariantUnavailableError: ``torch`` is asked for and not installed.
     """
     if frames < 2:
         raise GoldenError(f"{frames} frames asked for; at least 2 are wanted, or stale state cannot be told")
+    if reference == "torch" and arithmetic != "f32":
+        raise GoldenError(f"PyTorch computes in float32 and cannot agree on arithmetic {arithmetic}; take the oracle")
     synthetic.verify(model)
-    oracle = Oracle(model)
+    oracle = oracle_for(model, arithmetic)
     provenance: dict[str, object] = {
         "made_by": f"cplab {__version__}",
         "reference": reference,
@@ -137,6 +144,7 @@ def make_golden(
         model.name,
         model.digest(),
         provenance | {"smallest_margin": float(chosen.margins.min())},
+        arithmetic,
     )
 
 

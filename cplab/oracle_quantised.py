@@ -27,9 +27,24 @@ def oracle_for(model: Model, arithmetic: str = "f32") -> Oracle:
     Raises:
         BadInputError: no such arithmetic, or a matrix that is not in its format.
     """
+    _require_known(arithmetic)
+    return Oracle(model) if arithmetic == "f32" else QuantisedOracle(model, arithmetic)
+
+
+def in_arithmetic(model: Model, arithmetic: str) -> Model:
+    """A model as an arithmetic wants it: as it is for ``f32``, else with its matrices in the format of that name.
+
+    Raises:
+        BadInputError: no such arithmetic.
+        UnpackableError: a weight that the format cannot hold.
+    """
+    _require_known(arithmetic)
+    return model if arithmetic == "f32" else model.repacked(arithmetic)[0]
+
+
+def _require_known(arithmetic: str) -> None:
     if arithmetic not in ARITHMETICS:
         raise BadInputError(f"no arithmetic {arithmetic!r}; there are {', '.join(ARITHMETICS)}")
-    return Oracle(model) if arithmetic == "f32" else QuantisedOracle(model, arithmetic)
 
 
 class QuantisedOracle(Oracle):
