@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cplab.formats import Format
 from cplab.kernels.quantised_rows import BLOCK, KINDS, STEP, TILE_ROWS
 from cplab.kernels.tiles import UNIT
+from cplab.kernels.vectors import BF16_CODE, LANES
 
 #: Groups of four columns in a block.
 _GROUPS = BLOCK // 4
@@ -36,8 +37,10 @@ def streamed(kind: Format, packed: NDArray[Any]) -> NDArray[np.uint8]:
     `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
     """
     if kind.blocks is None:
-        raw = np.ascontiguousarray(packed).view(np.uint8)
-        return raw.reshape(len(packed) // UNIT, -1)
+        raw = np.ascontiguousarray(packed)
+        if kind.code == BF16_CODE:  # halves of 32 in turn: see `vectors.decode_32`
+            raw = np.ascontiguousarray(raw.reshape(-1, 2, LANES).swapaxes(1, 2))
+        return raw.view(np.uint8).reshape(len(packed) // UNIT, -1)
     quants, scales = kind.blocks(packed)
     rows, n = quants.shape
     padded = columns_padded(kind.code, n)

@@ -37,15 +37,14 @@ def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, las
     with v.counted(builder, last, start=first) as step:
         offset = builder.mul(step, v.i64(2 * size))
         block = builder.add(x, builder.mul(builder.shl(step, v.i64(1)), block_bytes))
+        at = [builder.add(row, offset) for row in rows]
+        for address in at:
+            for line in range(0, 2 * size, v.CACHE_LINE):
+                v.prefetch(builder, builder.add(address, builder.add(unit.ahead, v.i64(line))))
+        pairs = [v.decode_32(builder, code, address) for address in at]
         for half in range(2):
-            weights = []
-            for row in rows:
-                at = builder.add(row, builder.add(offset, v.i64(half * size)))
-                weights.append(v.decode_16(builder, code, at))
-                if (half * size) % v.CACHE_LINE == 0:
-                    v.prefetch(builder, builder.add(at, unit.ahead))
             for t in range(tile.tokens):
                 activation = v.load(builder, builder.add(block, v.i64(t * v.CACHE_LINE)))
-                for r, weight in enumerate(weights):
-                    tile.accumulate(builder, r, t, weight, activation)
+                for r in range(tile.rows):
+                    tile.accumulate(builder, r, t, pairs[r][half], activation)
             block = builder.add(block, block_bytes)

@@ -23,7 +23,8 @@ from cplab.kernels import vectors as v
 #: Rows of a unit: the grain in which matrices are split over threads. 16 rows of one token are one cache line of y.
 UNIT = v.LANES
 
-#: Bytes of activations that a chunk of columns may hold: a third of the first-level caches of today.
+#: Bytes of a panel that a chunk of columns may span: it stays in a first-level cache beside the weights that go by.
+#: What counts is the panel's whole width, not the tile's: a tile that skips tokens uses only some sets of the cache.
 _CHUNK_BYTES = 16384
 
 #: (tokens, rows) of the tiles, widest first.
@@ -103,9 +104,10 @@ def emit_unit(builder: Any, unit: Unit, steps: Any, step_bytes: int, lane_of: li
         emit: what a tile does in a step.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
+    chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
+    chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
     for tokens, rows in shapes(builder):
         with _while_left(builder, token, unit.T, tokens) as first:
-            chunk = max(1, _CHUNK_BYTES // (step_bytes * tokens))
             room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, emit)
             _reduce(builder, unit, room, tokens, first, lane_of)
 
@@ -135,27 +137,30 @@ def _waiting_room(builder: Any, tokens: int) -> Any:
 
 
 def _emit_tokens(
-    builder: Any, unit: Unit, steps: Any, chunk: int, shape: tuple[int, int], token: Any, emit: EmitSteps
+    builder: Any, unit: Unit, steps: Any, chunk: Any, shape: tuple[int, int], token: Any, emit: EmitSteps
 ) -> Any:
     """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
     tokens, rows = shape
     room = _waiting_room(builder, tokens)
-    with v.counted(builder, v.i64(UNIT * tokens)) as index:
-        v.store(builder, v.splat(0.0), builder.add(room, builder.shl(index, v.i64(6))), v.CACHE_LINE)
     with builder.goto_entry_block():
         slots = [[cgutils.alloca_once(builder, v.VECTOR) for _ in range(tokens)] for _ in range(rows)]
-    chunks = builder.udiv(builder.add(steps, v.i64(chunk - 1)), v.i64(chunk))
+    chunks = builder.udiv(builder.add(steps, builder.sub(chunk, v.i64(1))), chunk)
     with v.counted(builder, chunks) as part:
-        first = builder.mul(part, v.i64(chunk))
-        end = builder.add(first, v.i64(chunk))
+        first = builder.mul(part, chunk)
+        end = builder.add(first, chunk)
         last = builder.select(builder.icmp_signed("<", end, steps), end, steps)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
             row = builder.mul(group, v.i64(rows))
             own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
             flat = [slot for of_row in slots for slot in of_row]
             each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
-            for slot, at in each:
-                builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
+            with builder.if_else(builder.icmp_signed("==", part, v.i64(0))) as (from_zero, go_on):
+                with from_zero:
+                    for slot, _ in each:
+                        builder.store(v.splat(0.0), slot)
+                with go_on:
+                    for slot, at in each:
+                        builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
             emit(builder, unit, Tile(rows, tokens, row, token, slots), first, last)
             for slot, at in each:
                 v.store(builder, builder.load(slot), at, v.CACHE_LINE)
