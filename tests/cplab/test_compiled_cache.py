@@ -176,7 +176,7 @@ print(json.dumps(jit.code_digest()))
         "formats/block_packing.py",
         "constants.py",
         "jit.py",
-    ],  # fmt: skip
+    ],
 )
 def test_a_changed_kernel_source_is_another_cache(digest_after, file):
     assert digest_after(file) != digest_after(None) == digest_after(None)
