@@ -7,12 +7,8 @@ frame.
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -20,14 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.constants import attention_scale
-from cplab.errors import BadInputError, ForkedTeamError, NonFiniteLogitsError, ThreadsUnavailableError
-from cplab.formats import Format, format_named
+from cplab.errors import (
+    BadInputError,
+    ForkedTeamError,
+    NonFiniteActivationError,
+    NonFiniteLogitsError,
+    ThreadsUnavailableError,
+)
+from cplab.formats import format_named
 from cplab.kernels import compiling as kernels
 from cplab.kernels import plan as p
-from cplab.kernels import rows, stages, team
+from cplab.kernels import stages, team, units
+from cplab.kernels.packing import columns_padded, row_bytes
+from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
 from cplab.model import Model
 from cplab.rope import rope_table
 from cplab.spec import Spec
+from cplab.streamed_weights import StreamedWeights, norms
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 #: Frames that one call into compiled code takes at most; a larger batch is cut.
@@ -39,7 +44,6 @@ _FORKED = (
 )
 #: The process in which the thread pool was started, if any.
 _team_started_in: int | None = None
-_HUGE = 2 << 20
 
 
 class Decoder:
@@ -67,11 +71,12 @@ class Decoder:
         self.passes_per_frame = spec.passes
         self._together = True
         self._pid = os.getpid()
-        self._weights = _Weights(model, self.format)
+        self._weights = StreamedWeights(model, self.format)
         self.bytes_per_frame = sum(s.rows * s.row_bytes for s in self.streams())
+        self._kind = KINDS.get(self.format.code)
         self._plan = np.zeros(p.SIZE, np.int64)
         self._arrays: dict[int, NDArray[Any]] = {}
-        self._describe(spec, ahead_bytes or 4 * spec.hidden * self.format.storage.itemsize)
+        self._describe(spec, ahead_bytes or 4 * row_bytes(self.format, spec.hidden))
         self._batch = 0
         self._reserve(1)
 
@@ -127,12 +132,17 @@ class Decoder:
         plan[p.HIDDEN_IN], plan[p.CB0_IN] = hidden.ctypes.data, cb0.ctypes.data
         plan[p.IS_FORCED] = forced is not None
         plan[p.FORCED] = 0 if forced is None else forced.ctypes.data
-        self._arrays[p.STATUS][:] = -1
+        self._arrays[p.STATUS][:] = p.NO_TROUBLE
         self._launch()
-        frame, pass_index = (int(n) for n in self._arrays[p.STATUS])
-        if frame >= 0:
-            raise NonFiniteLogitsError(first + frame, pass_index)
+        self._raise_trouble(first)
         return self._arrays[p.CODES].copy()
+
+    def _raise_trouble(self, first: int) -> None:
+        """Raise for the first value of the call that was not finite, if there was one."""
+        found = int(self._arrays[p.STATUS][0])
+        if found != p.NO_TROUBLE:
+            pass_index, frame, kind = found >> 32, (found & 0xFFFFFFFF) >> 1, found & 1
+            raise (NonFiniteLogitsError if kind else NonFiniteActivationError)(first + frame, pass_index)
 
     def _launch(self) -> None:
         if self.threads == 1:
@@ -160,15 +170,16 @@ class Decoder:
         plan[p.VOCAB], plan[p.PASSES], plan[p.POSITIONS] = spec.vocab, spec.passes, spec.positions
         plan[p.TALKER_HIDDEN], plan[p.PROJECTED] = spec.talker_hidden, spec.projected
         plan[p.RECOMPUTE], plan[p.AHEAD], plan[p.CLOCK] = self.recompute, ahead_bytes, time.CLOCK_MONOTONIC
-        plan[p.UNIT_CODE], plan[p.STAGE_CODE] = rows.unit.address, stages.run_stage.address
+        plan[p.OFFSET] = self._kind.offset if self._kind else 0
+        plan[p.UNIT_CODE], plan[p.STAGE_CODE] = units.unit.address, stages.run_stage.address
         self._point(p.MATRICES, self._weights.matrices)
-        self._point(p.NORMS, _norms(self.model))
+        self._point(p.NORMS, norms(self.model))
         self._point(p.TABLES, self._weights.tables)
         self._point(p.ROPE, rope_table(spec))
         self._point(p.NUMBERS, np.array([spec.rms_eps, attention_scale(spec.head_dim)], np.float32))
         bias = "small_to_mtp_projection.bias"
         self._point(p.BIAS, self.model.f32(bias) if spec.projected else np.zeros(spec.hidden, np.float32))
-        self._point(p.STATUS, np.zeros(2, np.int64))
+        self._point(p.STATUS, np.zeros(1, np.int64))
         self._point(p.TIMES, np.zeros(spec.passes + 1, np.int64))
         self._point(p.TEAM, _aligned(8 * (5 + self.threads), np.int64))
 
@@ -191,107 +202,27 @@ class Decoder:
         }
         for index, size in sizes.items():
             self._point(index, _aligned(size, np.float32))
-        # A member's own panel and two [T][16] blocks; a query head and its scores fit in the same space.
-        panel = max(spec.hidden, spec.talker_hidden) * T + 2 * 16 * T
+        for index, n in ((p.ATTENDED_QUANTS, spec.q_rows), (p.GATED_QUANTS, spec.intermediate)):
+            self._point(index, _aligned(self._records_bytes(n, T), np.uint8))
+        # A query head and its scores fit in the space of a member's own panel.
+        widest = max(spec.hidden, spec.talker_hidden)
         scores = spec.head_dim + (spec.positions + 15) // 16 * 16
-        private = (max(panel, scores) + 31) // 32 * 32
-        self._point(p.PRIVATE, _aligned(private * self.threads, np.float32))
-        self._plan[p.PRIVATE_BYTES] = 4 * private
+        panel, scratch = 4 * max(widest * T, scores), 4 * 2 * 16 * T
+        parts = [_round_up(size) for size in (panel, scratch, self._records_bytes(widest, T))]
+        self._point(p.PRIVATE, _aligned(sum(parts) * self.threads, np.uint8))
+        self._plan[p.SCRATCH_AT], self._plan[p.QUANTS_AT] = parts[0], parts[0] + parts[1]
+        self._plan[p.PRIVATE_BYTES] = sum(parts)
         self._point(p.LOGITS, _aligned(B * spec.passes * spec.vocab, np.float32).reshape(B, spec.passes, spec.vocab))
         self._point(p.CODES, np.zeros((B, spec.passes), np.int32))
         self._plan[p.BATCH] = self._batch = B
 
+    def _records_bytes(self, n: int, T: int) -> int:
+        """Bytes of a panel of n quantised activations; 0 where the arithmetic is float32."""
+        return columns_padded(self.format.code, n) // STEP * T * RECORD_BYTES if self._kind else 0
+
     def _point(self, index: int, array: NDArray[Any]) -> None:
         self._arrays[index] = array
         self._plan[index] = array.ctypes.data
-
-
-class _Weights:
-    """All matrices packed into one block of memory, and the tables by which compiled code finds them."""
-
-    def __init__(self, model: Model, kind: Format) -> None:
-        spec = model.spec
-        with ThreadPoolExecutor(2) as pool:  # numpy lets go of Python's lock while it converts
-            parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
-        total = sum(_round_up(sum(a.nbytes for a in arrays)) for arrays in parts)
-        self._memory, start = _huge_block(total)
-        rows_of = []
-        at = 0
-        for arrays in parts:
-            for array in arrays:
-                raw = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
-                self._memory[at : at + raw.size] = raw
-                at += raw.size
-            at = _round_up(at)
-        streams = []
-        offset = 0
-        for arrays in parts:
-            rows = sum(len(a) for a in arrays)
-            row_bytes = arrays[0].strides[0] if arrays else 0
-            streams.append(WeightStream(start + offset, rows, row_bytes))
-            rows_of.append((start + offset, kind.code, row_bytes))
-            offset += _round_up(sum(a.nbytes for a in arrays))
-        count = spec.layers * p.MATRICES_PER_LAYER
-        self.layer_streams = streams[:count]
-        self.projection_stream = streams[count : count + 1] if spec.projected else []
-        self.head_streams = streams[count + 1 :]
-        self.matrices = np.array(rows_of, np.int64)
-        self._embeddings = [model.tensors[f"model.codec_embedding.{g}.weight"] for g in range(spec.passes)]
-        found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
-        self.tables = np.array(found, np.int64)
-
-
-def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], list[NDArray[Any]]]]:
-    """What packs each matrix of `plan.MATRICES`, as one or several arrays of rows; none where a model has no such."""
-
-    def packed(name: str) -> NDArray[Any]:
-        return model.tensors[f"{name}.weight"].packed(kind)
-
-    def together(*names: str) -> Callable[[], list[NDArray[Any]]]:
-        return lambda: [packed(name) for name in names]
-
-    def interleaved(*names: str) -> Callable[[], list[NDArray[Any]]]:
-        """Units of 16 rows, in turn from each."""
-
-        def pack() -> list[NDArray[Any]]:
-            matrices = [packed(name) for name in names]
-            columns = matrices[0].shape[1]
-            return [np.stack([m.reshape(-1, 16, columns) for m in matrices], 1).reshape(-1, columns)]
-
-        return pack
-
-    for layer in range(model.spec.layers):
-        at = f"model.layers.{layer}."
-        yield together(*(f"{at}self_attn.{x}_proj" for x in "qkv"))
-        yield together(f"{at}self_attn.o_proj")
-        yield interleaved(f"{at}mlp.gate_proj", f"{at}mlp.up_proj")
-        yield together(f"{at}mlp.down_proj")
-    yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
-    for g in range(model.spec.passes):
-        yield together(f"lm_head.{g}")
-
-
-def _norms(model: Model) -> NDArray[np.float32]:
-    """Norm weights in the order of `plan.NORMS`."""
-    names = ("input_layernorm", "self_attn.q_norm", "self_attn.k_norm", "post_attention_layernorm")
-    parts = [model.f32(f"model.layers.{n}.{name}.weight") for n in range(model.spec.layers) for name in names]
-    return np.concatenate([*parts, model.f32("model.norm.weight")])
-
-
-def _round_up(size: int) -> int:
-    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
-
-
-def _huge_block(size: int) -> tuple[NDArray[np.uint8], int]:
-    """Memory on huge pages where the system grants them (Linux, ``madvise``), and its address."""
-    block = mmap.mmap(-1, size + _HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages: slower, never wrong
-            block.madvise(mmap.MADV_HUGEPAGE)
-    whole = np.frombuffer(block, np.uint8)
-    skip = -whole.ctypes.data % _HUGE
-    memory = whole[skip : skip + size]
-    return memory, memory.ctypes.data
 
 
 def _aligned(count: int, dtype: Any) -> NDArray[Any]:
@@ -300,6 +231,10 @@ def _aligned(count: int, dtype: Any) -> NDArray[Any]:
     raw = np.zeros(count * itemsize + _ALIGN, np.uint8)
     skip = -raw.ctypes.data % _ALIGN
     return raw[skip : skip + count * itemsize].view(dtype)
+
+
+def _round_up(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
 def require_threads(threads: int) -> None:

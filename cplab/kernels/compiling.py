@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from cplab import jit
 from cplab.cachedir import cache_dir, writing_to_cache
 from cplab.errors import VariantUnavailableError
-from cplab.kernels import reading, rows, stages, team
+from cplab.kernels import reading, stages, team, units
 
 _PLAN = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
@@ -28,7 +28,7 @@ _seconds: float | None = None
 def steps() -> list[tuple[str, Callable[[], object]]]:
     """What there is to compile, in order, with what each is called."""
     return [
-        ("matrix kernels", lambda: rows.unit.address),
+        ("matrix kernels", lambda: units.unit.address),
         ("stages of a pass", lambda: stages.run_stage.address),
         ("one thread", lambda: team.frame_alone.compile((_PLAN,))),
         ("thread team", lambda: team.frame_together.compile((_PLAN, types.int64))),

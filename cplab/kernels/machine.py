@@ -22,20 +22,22 @@ def _pointer(builder: Any, address: Any, kind: Any = v.I64) -> Any:
     return builder.inttoptr(address, ir.PointerType(kind))
 
 
-def _is_x86(builder: Any) -> bool:
-    return str(builder.module.triple).startswith(("x86_64", "i686"))
-
-
-def _is_arm64(builder: Any) -> bool:
-    return str(builder.module.triple).startswith(("aarch64", "arm64"))
-
-
 @intrinsic
 def atomic_add(typingctx: Any, address: Any, amount: Any) -> Any:
     """Add to the int64 at an address, sequentially consistent; returns what was there before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.atomic_rmw("add", _pointer(builder, args[0]), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_min(typingctx: Any, address: Any, value: Any) -> Any:
+    """Write the smaller of ``value`` and the int64 at an address there; returns what was there before."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("min", _pointer(builder, args[0]), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), generate
 
@@ -77,10 +79,10 @@ def pause(typingctx: Any) -> Any:
     """Tell the core that this is a spin loop."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _is_x86(builder):
+        if v.is_x86(builder):
             kind = ir.FunctionType(ir.VoidType(), [])
             builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
-        elif _is_arm64(builder):
+        elif v.is_arm64(builder):
             kind = ir.FunctionType(ir.VoidType(), [v.I32])
             hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint")
             builder.call(hint, [ir.Constant(v.I32, 1)])
@@ -94,12 +96,12 @@ def get_float_mode(typingctx: Any) -> Any:
     """This thread's MXCSR (x86) or FPCR (arm64) as int64; 0 elsewhere."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _is_x86(builder):
+        if v.is_x86(builder):
             slot = cgutils.alloca_once(builder, v.I32)
             kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(v.I32)])
             builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse.stmxcsr"), [slot])
             return builder.zext(builder.load(slot), v.I64)
-        if _is_arm64(builder):
+        if v.is_arm64(builder):
             kind = ir.FunctionType(v.I64, [])
             return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.get.fpcr"), [])
         return ir.Constant(v.I64, 0)
@@ -112,12 +114,12 @@ def set_float_mode(typingctx: Any, mode: Any) -> Any:
     """Set this thread's MXCSR or FPCR."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _is_x86(builder):
+        if v.is_x86(builder):
             slot = cgutils.alloca_once(builder, v.I32)
             builder.store(builder.trunc(args[0], v.I32), slot)
             kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(v.I32)])
             builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse.ldmxcsr"), [slot])
-        elif _is_arm64(builder):
+        elif v.is_arm64(builder):
             kind = ir.FunctionType(ir.VoidType(), [v.I64])
             builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.set.fpcr"), [args[0]])
         return context.get_dummy_value()
@@ -130,7 +132,7 @@ def default_float_mode(typingctx: Any) -> Any:
     """The mode in which the canonical arithmetic is defined: round to nearest even, subnormals kept, no traps."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(v.I64, 0x1F80 if _is_x86(builder) else 0)
+        return ir.Constant(v.I64, 0x1F80 if v.is_x86(builder) else 0)
 
     return types.int64(), generate
 
@@ -140,7 +142,7 @@ def flushing_float_mode(typingctx: Any) -> Any:
     """The default mode with flush-to-zero (and denormals-are-zero) on top: what some callers set for speed."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(v.I64, 0x9FC0 if _is_x86(builder) else 1 << 24)
+        return ir.Constant(v.I64, 0x9FC0 if v.is_x86(builder) else 1 << 24)
 
     return types.int64(), generate
 

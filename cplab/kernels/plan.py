@@ -26,6 +26,7 @@ from __future__ import annotations
     CLOCK,  # POSIX clock id for pass times
     BATCH,  # B, frames of this call
     IS_FORCED,  # 1: codes fed back come from FORCED
+    OFFSET,  # float32 activations: 0; quantised ones: what stands on top of a weight that is kept unsigned
     # The model.
     MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
     NORMS,  # per layer: input [hidden], q [head_dim], k [head_dim], post-attention [hidden]; then final [hidden]
@@ -39,25 +40,33 @@ from __future__ import annotations
     FORCED,  # int32 [B, passes]
     LOGITS,  # [B, passes, vocab]
     CODES,  # int32 [B, passes]
-    STATUS,  # int64 [2]: frame and pass of the first non-finite logit, -1 where there is none
+    STATUS,  # int64: the first value that is not finite, as `stages.trouble` writes it; NO_TROUBLE where there is none
     TIMES,  # int64 [passes + 1]: when member 0 started, and ended each pass
+    TRACE,  # int64 [members, passes, parts] ns, or 0: see `tracing`
     # Shared work space; panels are [n / 16][T][16].
     INPUTS,  # [B, positions, hidden]
     RESIDUAL,  # panel of hidden
     QKV,  # panel of q_rows + 2 * kv_rows
     ATTENDED,  # panel of q_rows
     GATED,  # panel of intermediate
+    ATTENDED_QUANTS,  # the same two as records of quantised activations, where the arithmetic is
+    GATED_QUANTS,
     KEYS,  # [layers, B, kv_heads, positions, head_dim]
     VALUES,  # as KEYS
-    # Private work space of each member: PRIVATE + member * PRIVATE_BYTES.
+    # Private work space of each member: PRIVATE + member * PRIVATE_BYTES: a panel, then what stands at these offsets.
     PRIVATE,
     PRIVATE_BYTES,
+    SCRATCH_AT,  # two [T][16] blocks
+    QUANTS_AT,  # the panel as records of quantised activations
     TEAM,  # int64 words, each in a cache line of its own: see `team`
     # Compiled code, by address.
-    UNIT_CODE,  # rows.unit
+    UNIT_CODE,  # units.unit
     STAGE_CODE,  # stages.run_stage
     SIZE,
-) = range(42)
+) = range(48)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)
+
+#: STATUS where all was finite.
+NO_TROUBLE = 2**63 - 1

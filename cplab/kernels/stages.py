@@ -12,53 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
 from numba import carray, types
 
-from cplab.jit import call_address, entry, intrinsic, jit
-from cplab.kernels import blocks
+from cplab.jit import call_address, entry, jit
+from cplab.kernels import blocks, machine, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
+from cplab.kernels.memory import read_i32, read_i64, write_i32
+from cplab.kernels.quantising import quantise
 
 #: Stage numbers, for `run_stage`.
 INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH = range(8)
 
 
-@intrinsic
-def read_i64(typingctx: Any, address: Any) -> Any:
-    """The int64 at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return v.load(builder, args[0], v.I64, align=8)
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic
-def read_i32(typingctx: Any, address: Any) -> Any:
-    """The int32 at an address, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.sext(v.load(builder, args[0], v.I32), v.I64)
-
-    return types.int64(types.int64), generate
-
-
-@intrinsic
-def write_int(typingctx: Any, address: Any, value: Any, bits: Any) -> Any:
-    """Write an integer of 32 or 64 bits (``bits``: 32 truncates) to an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, value, bits = args
-        with builder.if_else(builder.icmp_signed("==", bits, v.i64(32))) as (narrow, wide):
-            with narrow:
-                small = builder.trunc(value, v.I32)
-                builder.store(small, builder.inttoptr(address, ir.PointerType(v.I32))).align = 4
-            with wide:
-                builder.store(value, builder.inttoptr(address, ir.PointerType(v.I64))).align = 8
-        return context.get_dummy_value()
-
-    return types.none(types.int64, types.int64, types.int64), generate
+#: What was not finite.
+_ACTIVATION, _LOGIT = 0, 1
 
 
 @jit()
@@ -71,8 +39,30 @@ def tokens_of(plan: Any, g: int) -> tuple[int, int]:
 
 @jit()
 def private(plan: Any, m: int) -> int:
-    """Address of member m's own panel; two ``[T][16]`` blocks and a head's scratch follow it (see `cplab.decoder`)."""
+    """Address of member m's own panel; a query head and its scores fit there too (see `cplab.decoder`)."""
     return plan[p.PRIVATE] + m * plan[p.PRIVATE_BYTES]
+
+
+@jit()
+def trouble(plan: Any, g: int, b: int, kind: int) -> None:
+    """Keep the first value that is not finite: by pass, then by frame, then activations before logits."""
+    machine.atomic_min(plan[p.STATUS], (g << 32) | (b << 1) | kind)
+
+
+@jit()
+def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
+    """The panel ``x`` of n columns as records in private space; ``x`` itself where the arithmetic is float32.
+
+    ``count`` tokens belong to each frame.
+    """
+    if plan[p.OFFSET] == 0:
+        return x
+    panel = private(plan, m) + plan[p.QUANTS_AT]
+    for t in range(T):
+        if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
+            trouble(plan, g, t // count, _ACTIVATION)
+    tracing.lap(plan, g, m, tracing.QUANTISE)
+    return panel
 
 
 @jit()
@@ -82,10 +72,9 @@ def chosen(plan: Any, b: int, g: int, m: int) -> int:
     at = b * plan[p.PASSES] + g
     code = blocks.argmax(plan[p.LOGITS] + 4 * at * vocab, vocab)
     if m == 0:
-        write_int(plan[p.CODES] + 4 * at, code, 32)
-        if code < 0 and read_i64(plan[p.STATUS]) < 0:
-            write_int(plan[p.STATUS], b, 64)
-            write_int(plan[p.STATUS] + 8, g, 64)
+        write_i32(plan[p.CODES] + 4 * at, code)
+        if code < 0:
+            trouble(plan, g, b, _LOGIT)
     if plan[p.IS_FORCED]:
         return read_i32(plan[p.FORCED] + 4 * at)
     return max(code, 0)
@@ -101,7 +90,10 @@ def input_stage(plan: Any, g: int, m: int, team: int) -> None:
     low, high = hidden_blocks * m // team, hidden_blocks * (m + 1) // team
     row = 4 * plan[p.HIDDEN]
     for b in range(B):
-        fed = chosen(plan, b, g - 1, m) if g > 0 else 0
+        fed = 0
+        if g > 0:
+            fed = chosen(plan, b, g - 1, m)
+            tracing.lap(plan, g - 1, m, tracing.CHOOSE)
         for i in range(new_count):
             position = new_first + i
             source, code = _source(plan, b, position, fed)
@@ -113,13 +105,14 @@ def input_stage(plan: Any, g: int, m: int, team: int) -> None:
                 share = source + low * (64 if code == v.F32_CODE else 32)
                 blocks.decode(code, share, at + low * 64, 64, high - low)
     if plan[p.PROJECTED]:
-        _project(plan, m, low, high, new_first, new_count)
+        _project(plan, g, m, low, high, new_first, new_count)
     T = B * count
     for b in range(B):
         for i in range(count):
             source = plan[p.INPUTS] + (b * plan[p.POSITIONS] + first + i) * row + low * 64
             target = plan[p.RESIDUAL] + (low * T + b * count + i) * 64
             blocks.copy(source, 64, target, T * 64, high - low)
+    tracing.lap(plan, g, m, tracing.INPUT)
 
 
 @jit()
@@ -135,14 +128,15 @@ def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
 
 
 @jit()
-def _project(plan: Any, m: int, low: int, high: int, new_first: int, new_count: int) -> None:
+def _project(plan: Any, g: int, m: int, low: int, high: int, new_first: int, new_count: int) -> None:
     """``small_to_mtp_projection`` of the raw panel in private space: rows low * 16 .. high * 16 - 1, then the bias."""
     T = plan[p.BATCH] * new_count
     matrix = plan[p.MATRICES] + 24 * p.MATRICES_PER_LAYER * plan[p.LAYERS]
     n = plan[p.TALKER_HIDDEN]
-    y = private(plan, m) + 4 * n * T
+    x = _quantised(plan, private(plan, m), T, new_count, n, g, m)
+    y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(low, high):
-        _rows(plan, matrix, u, n, private(plan, m), T, y, 64)
+        _rows(plan, matrix, u, n, x, T, y, 64)
         for t in range(T):
             blocks.add(y + t * 64, 64, plan[p.BIAS] + u * 64, 64, 1)
             sequence, i = t // new_count, t % new_count
@@ -170,23 +164,25 @@ def _layer_norms(plan: Any, layer: int) -> int:
 
 
 @jit()
-def _normed(plan: Any, weight: int, T: int, m: int) -> int:
-    """RMSNorm of every token of the residual panel, into private space; returns its address."""
+def _normed(plan: Any, weight: int, g: int, T: int, m: int) -> int:
+    """RMSNorm of every token of the residual panel, in private space and ready to be multiplied; its address."""
     eps = blocks.read_f32(plan[p.NUMBERS])
     x = private(plan, m)
     for t in range(T):
         blocks.rms_norm(plan[p.RESIDUAL] + t * 64, T * 64, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
-    return x
+    tracing.lap(plan, g, m, tracing.NORM)
+    return _quantised(plan, x, T, tokens_of(plan, g)[1], plan[p.HIDDEN], g, m)
 
 
 @jit()
-def qkv_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+def qkv_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """q, k and v rows of all tokens, as one matrix."""
-    x = _normed(plan, _layer_norms(plan, layer), T, m)
+    x = _normed(plan, _layer_norms(plan, layer), g, T, m)
     matrix = _matrix(plan, layer, p.QKV_MATRIX)
     units = (plan[p.HEADS] + 2 * plan[p.KV_HEADS]) * plan[p.HEAD_DIM] // 16
     for u in range(units * m // team, units * (m + 1) // team):
         _rows(plan, matrix, u, plan[p.HIDDEN], x, T, plan[p.QKV] + u * T * 64, 64)
+    tracing.lap(plan, g, m, tracing.QKV)
 
 
 @jit()
@@ -203,6 +199,18 @@ def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
         for head in range(kv_head * shared, (kv_head + 1) * shared):
             for i in range(count):
                 _attend_head(plan, layer, b, kv_head, head, first + i, b * count + i, B * count, m)
+                if plan[p.OFFSET]:
+                    _quantise_head(plan, g, b, head, b * count + i, B * count)
+    tracing.lap(plan, g, m, tracing.ATTENTION)
+
+
+@jit()
+def _quantise_head(plan: Any, g: int, b: int, head: int, t: int, T: int) -> None:
+    """What a head attended to, as quantised activations of o_proj."""
+    d = plan[p.HEAD_DIM] // 32
+    panel = plan[p.ATTENDED_QUANTS]
+    if not quantise(plan[p.ATTENDED], T, t, head * d, (head + 1) * d, panel, plan[p.OFFSET]):
+        trouble(plan, g, b, _ACTIVATION)
 
 
 @jit()
@@ -261,37 +269,48 @@ def _attend_head(plan: Any, layer: int, b: int, kv_head: int, head: int, positio
 def _add_rows(plan: Any, matrix: int, n: int, x: int, T: int, m: int, team: int) -> None:
     """``residual += W @ x`` for this member's rows."""
     units = plan[p.HIDDEN] // 16
-    y = private(plan, m)
+    y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(units * m // team, units * (m + 1) // team):
         _rows(plan, matrix, u, n, x, T, y, 64)
         blocks.add(plan[p.RESIDUAL] + u * T * 64, 64, y, 64, T)
 
 
 @jit()
-def out_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+def out_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """o_proj and the first residual."""
-    n = plan[p.HEADS] * plan[p.HEAD_DIM]
-    _add_rows(plan, _matrix(plan, layer, p.OUT_MATRIX), n, plan[p.ATTENDED], T, m, team)
+    x = plan[p.ATTENDED_QUANTS] if plan[p.OFFSET] else plan[p.ATTENDED]
+    _add_rows(plan, _matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
+    tracing.lap(plan, g, m, tracing.OUT)
 
 
 @jit()
-def gate_up_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
-    """Gate and up rows side by side, and silu(gate) * up."""
-    x = _normed(plan, _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), T, m)
+def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
+    """Gate and up rows side by side, and silu(gate) * up, quantised for down_proj by whoever has made it."""
+    x = _normed(plan, _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
     matrix = _matrix(plan, layer, p.GATE_UP_MATRIX)
-    gate = x + 4 * plan[p.HIDDEN] * T
+    gate = private(plan, m) + plan[p.SCRATCH_AT]
     up = gate + 64 * T
-    units = plan[p.INTERMEDIATE] // 16
-    for u in range(units * m // team, units * (m + 1) // team):
+    grain = 2 if plan[p.OFFSET] else 1  # a member makes whole blocks of 32
+    count = plan[p.INTERMEDIATE] // (16 * grain)
+    low, high = count * m // team, count * (m + 1) // team
+    for u in range(low * grain, high * grain):
         _rows(plan, matrix, 2 * u, plan[p.HIDDEN], x, T, gate, 64)
         _rows(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
+    tracing.lap(plan, g, m, tracing.GATE_UP)
+    if plan[p.OFFSET]:
+        for t in range(T):
+            if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
+                trouble(plan, g, t // tokens_of(plan, g)[1], _ACTIVATION)
+        tracing.lap(plan, g, m, tracing.QUANTISE)
 
 
 @jit()
-def down_stage(plan: Any, layer: int, T: int, m: int, team: int) -> None:
+def down_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """down_proj and the second residual."""
-    _add_rows(plan, _matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], plan[p.GATED], T, m, team)
+    x = plan[p.GATED_QUANTS] if plan[p.OFFSET] else plan[p.GATED]
+    _add_rows(plan, _matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], x, T, m, team)
+    tracing.lap(plan, g, m, tracing.DOWN)
 
 
 @jit()
@@ -305,11 +324,14 @@ def head_stage(plan: Any, g: int, m: int, team: int) -> None:
     for b in range(B):
         last = plan[p.RESIDUAL] + (b * count + count - 1) * 64
         blocks.rms_norm(last, T * 64, weight, x + b * 64, B * 64, plan[p.HIDDEN] // 16, eps)
+    tracing.lap(plan, g, m, tracing.NORM)
+    x = _quantised(plan, x, B, 1, plan[p.HIDDEN], g, m)
     matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + g)
     frame_bytes = 4 * plan[p.PASSES] * vocab
     units = vocab // 16
     for u in range(units * m // team, units * (m + 1) // team):
         _rows(plan, matrix, u, plan[p.HIDDEN], x, B, plan[p.LOGITS] + 4 * g * vocab + u * 64, frame_bytes)
+    tracing.lap(plan, g, m, tracing.HEAD)
 
 
 @entry(types.void(types.CPointer(types.int64), *([types.int64] * 5)))
@@ -317,20 +339,22 @@ def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -
     """Member m's share of one stage of the plan at an address."""
     plan = carray(address, (p.SIZE,))
     T = plan[p.BATCH] * tokens_of(plan, g)[1]
+    tracing.lap(plan, g, m, tracing.WAIT)
     if stage == INPUT:
         input_stage(plan, g, m, team)
     elif stage == QKV:
-        qkv_stage(plan, layer, T, m, team)
+        qkv_stage(plan, layer, g, T, m, team)
     elif stage == ATTEND:
         attend_stage(plan, layer, g, m, team)
     elif stage == OUT:
-        out_stage(plan, layer, T, m, team)
+        out_stage(plan, layer, g, T, m, team)
     elif stage == GATE_UP:
-        gate_up_stage(plan, layer, T, m, team)
+        gate_up_stage(plan, layer, g, T, m, team)
     elif stage == DOWN:
-        down_stage(plan, layer, T, m, team)
+        down_stage(plan, layer, g, T, m, team)
     elif stage == HEAD:
         head_stage(plan, g, m, team)
     elif m == 0:
         for b in range(plan[p.BATCH]):
             chosen(plan, b, plan[p.PASSES] - 1, m)
+        tracing.lap(plan, g, m, tracing.CHOOSE)

@@ -17,7 +17,7 @@ from typing import Any
 from numba import prange
 
 from cplab.jit import call_address, jit
-from cplab.kernels import machine, stages
+from cplab.kernels import machine, memory, stages, tracing
 from cplab.kernels import plan as p
 
 #: Words of the TEAM area, each in a cache line of its own: members that arrived, the decision, members waiting at the
@@ -85,7 +85,7 @@ def stamp(plan: Any, m: int, index: int) -> None:
     """Member 0 writes down when pass ``index`` ended (index 0: when the frame began)."""
     if m == 0:
         scratch = plan[p.TEAM] + 4 * _WORD
-        stages.write_int(plan[p.TIMES] + 8 * index, machine.now_ns(plan[p.CLOCK], scratch), 64)
+        memory.write_i64(plan[p.TIMES] + 8 * index, machine.now_ns(plan[p.CLOCK], scratch))
 
 
 @jit()
@@ -94,6 +94,7 @@ def run_frame(plan: Any, m: int, team: int) -> None:
     area = plan[p.TEAM]
     passed = 0
     stamp(plan, m, 0)
+    tracing.start(plan, m)
     for g in range(plan[p.PASSES]):
         run_stage(plan, stages.INPUT, 0, g, m, team)
         passed = barrier(area, team, passed)
@@ -104,7 +105,7 @@ def run_frame(plan: Any, m: int, team: int) -> None:
         run_stage(plan, stages.HEAD, 0, g, m, team)
         passed = barrier(area, team, passed)
         stamp(plan, m, g + 1)
-    run_stage(plan, stages.FINISH, 0, 0, m, team)
+    run_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, m, team)
 
 
 @jit()
@@ -151,6 +152,8 @@ def _launch(plan: Any, stage: int, layer: int, g: int, team: int) -> None:
 def frame_apart(plan: Any, team: int) -> None:
     """A frame with one parallel region a stage: right under any threading layer, and slower."""
     stamp(plan, 0, 0)
+    for m in range(team):
+        tracing.start(plan, m)
     for g in range(plan[p.PASSES]):
         _launch(plan, stages.INPUT, 0, g, team)
         for layer in range(plan[p.LAYERS]):
@@ -158,4 +161,4 @@ def frame_apart(plan: Any, team: int) -> None:
                 _launch(plan, stage, layer, g, team)
         _launch(plan, stages.HEAD, 0, g, team)
         stamp(plan, 0, g + 1)
-    _member_stage(plan, stages.FINISH, 0, 0, 0, team)
+    _member_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, 0, team)

@@ -29,6 +29,16 @@ BYTES_PER_16 = {F32_CODE: 64, BF16_CODE: 32, F16_CODE: 32}
 CACHE_LINE = 64
 
 
+def is_x86(builder: Any) -> bool:
+    """Whether the code that is being emitted is for x86."""
+    return str(builder.module.triple).startswith(("x86_64", "i686"))
+
+
+def is_arm64(builder: Any) -> bool:
+    """Whether the code that is being emitted is for 64-bit Arm."""
+    return str(builder.module.triple).startswith(("aarch64", "arm64"))
+
+
 def i64(value: int) -> Any:
     """An address or count known at compile time."""
     return ir.Constant(I64, value)
@@ -57,9 +67,14 @@ def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:
     return value
 
 
-def store(builder: Any, value: Any, address: Any) -> None:
-    """Store a float vector or scalar to an integer address."""
-    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type))).align = 4
+def store(builder: Any, value: Any, address: Any, align: int = 4) -> None:
+    """Store a vector or scalar to an integer address."""
+    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type))).align = align
+
+
+def shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
+    """Lanes of ``a`` and, counted on from its last, of ``b``."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
 def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
@@ -88,13 +103,30 @@ def decode_16(builder: Any, code: int, address: Any) -> Any:
     raise NotImplementedError(f"no decoder for format code {code}")
 
 
+def decode_32(builder: Any, code: int, address: Any) -> tuple[Any, Any]:
+    """32 weights as matrices stream them (`cplab.kernels.packing.streamed`), as two vectors of 16.
+
+    BF16 has the two halves in turn, so that a word holds one weight of each: a shift and a mask decode both, where
+    widening takes a shuffle and a shift for each.
+    """
+    if code == BF16_CODE:
+        words = load(builder, address, INTS, align=2)
+        halves = builder.shl(words, splat_int(16)), builder.and_(words, splat_int(-0x10000))
+        return builder.bitcast(halves[0], VECTOR), builder.bitcast(halves[1], VECTOR)
+    return decode_16(builder, code, address), decode_16(builder, code, builder.add(address, i64(BYTES_PER_16[code])))
+
+
 def _decode_f16(builder: Any, address: Any) -> Any:
-    x86 = str(builder.module.triple).startswith(("x86_64", "i686"))
-    if not x86 or has_feature("f16c") or has_feature("avx512f"):
-        return builder.fpext(load(builder, address, ir.VectorType(HALF, LANES), align=2), VECTOR)
+    return widen_f16(builder, load(builder, address, ir.VectorType(I16, LANES), align=2))
+
+
+def widen_f16(builder: Any, raw: Any) -> Any:
+    """Sixteen halves, given as int16 lanes, as float32 lanes; exact."""
+    if not is_x86(builder) or has_feature("f16c") or has_feature("avx512f"):
+        return builder.fpext(builder.bitcast(raw, ir.VectorType(HALF, LANES)), VECTOR)
     # Without an instruction for it LLVM would call a library that is not there. Widened by hand: the 15 lower bits
     # moved up are the value times 2**-112, subnormals included, and multiplying by 2**112 is exact.
-    bits = builder.zext(load(builder, address, ir.VectorType(I16, LANES), align=2), INTS)
+    bits = builder.zext(raw, INTS)
     magnitude = builder.shl(builder.and_(bits, splat_int(0x7FFF)), splat_int(13))
     value = builder.bitcast(builder.fmul(builder.bitcast(magnitude, VECTOR), splat(2.0**112)), INTS)
     special = builder.icmp_unsigned(">=", magnitude, splat_int(0x7C00 << 13))
@@ -108,17 +140,40 @@ def tree_sum(builder: Any, lanes: Any) -> Any:
     width = LANES
     while width > 1:
         width //= 2
-        kind = ir.VectorType(I32, width)
-        low = builder.shuffle_vector(lanes, lanes, ir.Constant(kind, list(range(width))))
-        high = builder.shuffle_vector(lanes, lanes, ir.Constant(kind, list(range(width, 2 * width))))
+        low = shuffle(builder, lanes, lanes, list(range(width)))
+        high = shuffle(builder, lanes, lanes, list(range(width, 2 * width)))
         lanes = builder.fadd(low, high)
     return builder.extract_element(lanes, ir.Constant(I32, 0))
 
 
+def tree_sums(builder: Any, rows: list[Any], lane_of: list[int]) -> Any:
+    """The canonical sums of 16 vectors, side by side: 15 additions for what `tree_sum` takes 64 for.
+
+    Each level packs the halves of two vectors into one, so that one addition serves both; every sum keeps its own
+    tree. ``lane_of[j]`` is where the canonical lane j stands in the vectors.
+    """
+    width = LANES // 2
+    low, high = lane_of[:width], lane_of[width:]
+    while len(rows) > 1:
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [
+            builder.fadd(
+                shuffle(builder, a, b, low + [LANES + lane for lane in low]),
+                shuffle(builder, a, b, high + [LANES + lane for lane in high]),
+            )
+            for a, b in pairs
+        ]
+        # From here on a vector is made of runs of `width` lanes, one run for each of the rows in it.
+        runs = [range(at, at + width) for at in range(0, LANES, width)]
+        width //= 2
+        low, high = ([lane for run in runs for lane in run[part]] for part in (slice(0, width), slice(width, None)))
+    return rows[0]
+
+
 @contextmanager
-def counted(builder: Any, count: Any) -> Iterator[Any]:
-    """Emit a loop over 0 .. count - 1 (i64)."""
-    with cgutils.for_range(builder, count, intp=I64) as loop:
+def counted(builder: Any, count: Any, *, start: Any = None) -> Iterator[Any]:
+    """Emit a loop over start (0 where it is not given) .. count - 1 (i64)."""
+    with cgutils.for_range(builder, count, start=start, intp=I64) as loop:
         yield loop.index
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cplab.formats import format_named
+from cplab.formats import FORMATS, format_named
 from cplab.model import Model
-from cplab.oracle import Oracle
+from cplab.oracle_quantised import oracle_for
 from cplab.sources import load_model, synthetic
 from cplab.spec import Spec
 
@@ -64,9 +64,14 @@ def forced_codes(model: Model, frames: int):
     return codes
 
 
-def oracle_logits(model: Model, hidden, cb0, forced=None):
-    """``(codes [B, passes], logits [B, passes, vocab])`` of the oracle."""
-    oracle = Oracle(model)
+def arithmetic_of(format_name: str) -> str:
+    """The rounding law that the lab's own kernels follow on a format."""
+    return "f32" if FORMATS[format_name].blocks is None else format_name
+
+
+def oracle_logits(model: Model, hidden, cb0, forced=None, arithmetic="f32"):
+    """``(codes [B, passes], logits [B, passes, vocab])`` of the oracle of an arithmetic, on weights rounded for it."""
+    oracle = oracle_for(model if arithmetic == "f32" else model.repacked(arithmetic)[0], arithmetic)
     frames = [oracle.frame(hidden[b], cb0[b], None if forced is None else forced[b]) for b in range(len(hidden))]
     return np.stack([f.codes for f in frames]), np.stack([f.logits for f in frames])
 

@@ -23,7 +23,7 @@ import json, sys
 from numba.core.dispatcher import Dispatcher
 from cplab import jit
 from cplab.decoder import Decoder
-from cplab.kernels import rows, stages, team
+from cplab.kernels import stages, team, units
 from cplab.variant import Trace
 from small_models import digest, inputs, oracle_logits, small_model
 
@@ -46,7 +46,7 @@ print(json.dumps({
     "digests": digests,
     "misses": {name: sum(d.stats.cache_misses.values()) for name, d in named.items()},
     "hits": {name: sum(d.stats.cache_hits.values()) for name, d in named.items()},
-    "entries": [rows.unit.compiled.cache_hits, stages.run_stage.compiled.cache_hits],
+    "entries": [units.unit.compiled.cache_hits, stages.run_stage.compiled.cache_hits],
     "folder": str(jit.compiled_dir()),
 }))
 """
@@ -206,8 +206,8 @@ def test_another_target_is_another_cache(digest_after):
 ASSEMBLY = """
 import json
 from cplab import jit
-from cplab.kernels import rows
-print(json.dumps([rows.unit.compiled._library.get_asm_str(), jit.has_feature("avx512f"), jit.has_feature("fma")]))
+from cplab.kernels import units
+print(json.dumps([units.unit.compiled._library.get_asm_str(), jit.has_feature("avx512f"), jit.has_feature("fma")]))
 """
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from decoder_cases import BATCHES
 from small_models import (
+    arithmetic_of,
     digest,
     forced_codes,
     inputs,
@@ -44,27 +45,31 @@ def predict(decoder, hidden, cb0, forced=None):
 
 @pytest.fixture(scope="module", params=["tiny", "projected"])
 def judged(request):
-    """A model's name and the oracle's digests by (batch, mode)."""
+    """A model's name and the oracles' digests by (arithmetic, batch, mode)."""
     model = small_model(request.param)
     hidden, cb0 = inputs(model, max(BATCHES))
     expected = {}
-    for batch in BATCHES:
-        expected[batch, "free"] = digest(*oracle_logits(model, hidden[:batch], cb0[:batch]))
-        forced = forced_codes(model, batch)
-        expected[batch, "forced"] = digest(*oracle_logits(model, hidden[:batch], cb0[:batch], forced))
+    for arithmetic in ("f32", "q8_0", "q4_0"):
+        for batch in BATCHES:
+            for mode, forced in (("free", None), ("forced", forced_codes(model, batch))):
+                found = oracle_logits(model, hidden[:batch], cb0[:batch], forced, arithmetic)
+                expected[arithmetic, batch, mode] = digest(*found)
     assert len(set(expected.values())) == len(expected)
     return request.param, expected
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 7])
 def test_formats_threads_batches_cache_and_forcing_do_not_change_bits(judged, threads, fresh_process):
     name, expected = judged
-    found = fresh_process(f"import decoder_cases; decoder_cases.main({name!r}, {threads})", NUMBA_NUM_THREADS=4)
+    found = fresh_process(
+        f"import decoder_cases; decoder_cases.main({name!r}, {threads})", NUMBA_NUM_THREADS=max(4, threads)
+    )
     wanted = {
         f"{format_name} {cache} {batch} {mode}": value
         for format_name in FLOAT_FORMATS
         for cache in ("kv", "recompute")
-        for (batch, mode), value in expected.items()
+        for (arithmetic, batch, mode), value in expected.items()
+        if arithmetic == arithmetic_of(format_name)
     }
     assert {k for k in wanted if found[k] != wanted[k]} == set()
     assert found.keys() == wanted.keys()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from small_models import same_bits
 
 from cplab import arithmetic as law
-from cplab.formats import FLOAT_FORMATS
+from cplab.formats import FLOAT_FORMATS, FORMATS
 from cplab.jit import jit
-from cplab.kernels import blocks, rows, vectors
+from cplab.kernels import blocks, units, vectors
 
 F = np.float32
 SENTINEL = F(-123.25)
@@ -51,11 +51,11 @@ def panel(x):
 
 
 def run_unit(code, W, row_bytes, n, x, *, y_token=64, ahead=4096):
-    """`rows.unit` over tokens ``x [T, n]``: y ``[T, 16]``, with what stands between the tokens' rows left alone."""
+    """`units.unit` over tokens ``x [T, n]``: y ``[T, 16]``, with what stands between the tokens' rows left alone."""
     T = len(x)
     y = misaligned(np.full((T, y_token // 4), SENTINEL, F))
     p = misaligned(panel(x))
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(rows.unit.address)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(units.unit.address)
     call(code, W.ctypes.data, row_bytes, n, p.ctypes.data, T, y.ctypes.data, y_token, ahead)
     assert (y[:, 16:] == SENTINEL).all()
     return y[:, :16].copy()
@@ -144,9 +144,11 @@ def test_an_unknown_format_code_does_nothing():
 
 
 def test_compiled_code_and_python_agree_on_format_codes():
-    codes = {name: kind_of.code for name, kind_of in FLOAT_FORMATS.items()}
-    assert codes == {"f32": vectors.F32_CODE, "bf16": vectors.BF16_CODE, "f16": vectors.F16_CODE}
+    codes = {name: kind_of.code for name, kind_of in FORMATS.items()}
     assert len(set(codes.values())) == len(codes)
+    assert set(units.CODES) == set(codes.values())
+    floats = {"f32": vectors.F32_CODE, "bf16": vectors.BF16_CODE, "f16": vectors.F16_CODE}
+    assert {name: codes[name] for name in FLOAT_FORMATS} == floats
     for kind_of in FLOAT_FORMATS.values():
         assert vectors.BYTES_PER_16[kind_of.code] == 16 * kind_of.storage.itemsize == 2 * kind_of.bits_per_weight
 

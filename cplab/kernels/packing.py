@@ -1,0 +1,63 @@
+"""Matrices as kernels stream them: rows as they are for float formats, units of 16 rows for quantised ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.formats import Format
+from cplab.kernels.quantised_rows import BLOCK, KINDS, STEP, TILE_ROWS
+from cplab.kernels.tiles import UNIT
+from cplab.kernels.vectors import BF16_CODE, LANES
+
+#: Groups of four columns in a block.
+_GROUPS = BLOCK // 4
+
+
+def columns_padded(code: int, n: int) -> int:
+    """Columns that a row of n takes in memory: whole lines."""
+    line = STEP * KINDS[code].line_steps if code in KINDS else 1
+    return -(-n // line) * line
+
+
+def row_bytes(kind: Format, n: int) -> int:
+    """Bytes that a row of n columns takes, its share of the scales included."""
+    if kind.code not in KINDS:
+        return n * kind.storage.itemsize
+    padded = columns_padded(kind.code, n)
+    return padded // KINDS[kind.code].line_steps + padded // BLOCK * 2
+
+
+def streamed(kind: Format, packed: NDArray[Any]) -> NDArray[np.uint8]:
+    """``[rows, n]`` in a format's storage -> bytes ``[rows / 16, 16 * row_bytes]``, a unit after the other.
+
+    Quantised: scales ``[steps][16 rows][2]``, then quants ``[4 tiles][lines][4 rows][64 bytes]`` (see
+    `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
+    """
+    if kind.blocks is None:
+        raw = np.ascontiguousarray(packed)
+        if kind.code == BF16_CODE:  # halves of 32 in turn: see `vectors.decode_32`
+            raw = np.ascontiguousarray(raw.reshape(-1, 2, LANES).swapaxes(1, 2))
+        return raw.view(np.uint8).reshape(len(packed) // UNIT, -1)
+    quants, scales = kind.blocks(packed)
+    rows, n = quants.shape
+    padded = columns_padded(kind.code, n)
+    units, steps = rows // UNIT, padded // STEP
+    bytes_of = _filled(quants + np.int8(8) if KINDS[kind.code].line_steps == 2 else quants, padded).view(np.uint8)
+    # Groups of the two blocks of a step in turn.
+    in_turn: NDArray[np.uint8] = bytes_of.reshape(rows, steps, 2, _GROUPS, 4).swapaxes(2, 3).reshape(rows, steps, STEP)
+    if KINDS[kind.code].line_steps == 2:
+        pairs = in_turn.reshape(rows, steps // 2, 2, STEP)
+        in_turn = pairs[:, :, 0] | pairs[:, :, 1] << np.uint8(4)
+    tiles = in_turn.reshape(units, UNIT // TILE_ROWS, TILE_ROWS, -1, STEP).swapaxes(2, 3)
+    of_steps = _filled(scales, padded // BLOCK).reshape(units, UNIT, steps, 2).swapaxes(1, 2)
+    parts = (np.ascontiguousarray(part).view(np.uint8).reshape(units, -1) for part in (of_steps, tiles))
+    return np.concatenate(list(parts), axis=1)
+
+
+def _filled(array: NDArray[Any], columns: int) -> NDArray[Any]:
+    """Zeros on the right, up to so many columns."""
+    missing = columns - array.shape[1]
+    return np.pad(array, ((0, 0), (0, missing))) if missing else array

@@ -1,0 +1,176 @@
+"""Tiles: which rows and tokens share registers, and the loops around them that every format has in common.
+
+A unit is 16 rows. Its dot products are cut three ways: tokens into tiles of 8, 4, 2 and 1; columns into chunks short
+enough for the tile's activations to stay in the first-level cache while all 16 rows go by; rows into groups of as many
+as registers hold. Within a tile R x N accumulators live in registers, one for each dot product (the canonical order
+allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up side by side.
+
+How many accumulators fit is the target's: a vector of 16 float32 is one register of AVX-512, two of AVX2, four of
+SSE and NEON. A tile that does not fit spills, and a spill in the inner loop costs more than the wider tile gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from numba.core import cgutils
+
+from cplab.jit import has_feature
+from cplab.kernels import vectors as v
+
+#: Rows of a unit: the grain in which matrices are split over threads. 16 rows of one token are one cache line of y.
+UNIT = v.LANES
+
+#: Bytes of a panel that a chunk of columns may span: it stays in a first-level cache beside the weights that go by.
+#: What counts is the panel's whole width, not the tile's: a tile that skips tokens uses only some sets of the cache.
+_CHUNK_BYTES = 16384
+
+#: (tokens, rows) of the tiles, widest first.
+Shapes = tuple[tuple[int, int], ...]
+
+
+class Unit(NamedTuple):
+    """What a kernel is told of 16 rows and their activations; every field is an int64 of the emitted code.
+
+    Attributes:
+        w: address of the unit's weights.
+        row_bytes: bytes that a row takes.
+        n: columns, a multiple of 32.
+        x: address of the panel of activations.
+        T: tokens in the panel.
+        y: address of row 0 of token 0; rows are 4 bytes apart.
+        y_token: bytes from a token to the next in y.
+        ahead: prefetch distance, bytes.
+    """
+
+    w: Any
+    row_bytes: Any
+    n: Any
+    x: Any
+    T: Any
+    y: Any
+    y_token: Any
+    ahead: Any
+
+
+class Tile(NamedTuple):
+    """One tile at compile time.
+
+    Attributes:
+        rows: rows held at once.
+        tokens: tokens held at once.
+        row: index of the first row within the unit (emitted int64).
+        token: index of the first token (emitted int64).
+        accumulators: ``[rows][tokens]`` stack slots that become registers.
+    """
+
+    rows: int
+    tokens: int
+    row: Any
+    token: Any
+    accumulators: list[list[Any]]
+
+    def accumulate(self, builder: Any, r: int, t: int, a: Any, b: Any) -> None:
+        """``accumulator = a * b + accumulator``, rounded once."""
+        slot = self.accumulators[r][t]
+        builder.store(v.fma(builder, a, b, builder.load(slot)), slot)
+
+
+#: Emits the products of one tile over the steps ``first`` .. ``last - 1``.
+EmitSteps = Callable[[Any, Unit, Tile, Any, Any], None]
+
+
+def shapes(builder: Any) -> Shapes:
+    """The tiles that fit the registers of the target that is being compiled for."""
+    x86 = v.is_x86(builder)
+    if x86 and has_feature("avx512f"):
+        return (8, 2), (4, 4), (2, 4), (1, 4)
+    if not x86 or has_feature("avx"):
+        return (4, 1), (2, 2), (1, 4)
+    return (2, 1), (1, 2)
+
+
+def emit_unit(builder: Any, unit: Unit, steps: Any, step_bytes: int, lane_of: list[int], emit: EmitSteps) -> None:
+    """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
+
+    Args:
+        builder: where to.
+        unit: the operands.
+        steps: how many steps the columns make (emitted int64).
+        step_bytes: bytes of activations that one token takes in a step.
+        lane_of: where in a vector the canonical lane j stands.
+        emit: what a tile does in a step.
+    """
+    token = cgutils.alloca_once_value(builder, v.i64(0))
+    chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
+    chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
+    for tokens, rows in shapes(builder):
+        with _while_left(builder, token, unit.T, tokens) as first:
+            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, emit)
+            _reduce(builder, unit, room, tokens, first, lane_of)
+
+
+@contextmanager
+def _while_left(builder: Any, at: Any, count: Any, step: int) -> Iterator[Any]:
+    """Emit a loop that takes ``step`` at a time from ``at`` while that many are left below ``count``."""
+    check, body, done = (builder.append_basic_block(f"tokens{step}.{name}") for name in ("check", "body", "done"))
+    builder.branch(check)
+    builder.position_at_end(check)
+    first = builder.load(at)
+    after = builder.add(first, v.i64(step))
+    builder.cbranch(builder.icmp_signed("<=", after, count), body, done)
+    builder.position_at_end(body)
+    yield first
+    builder.store(after, at)
+    builder.branch(check)
+    builder.position_at_end(done)
+
+
+def _waiting_room(builder: Any, tokens: int) -> Any:
+    """Stack space for the accumulators ``[16][tokens]`` of a unit; its address."""
+    with builder.goto_entry_block():
+        room = builder.alloca(v.VECTOR, UNIT * tokens, name=f"accumulators{tokens}")
+        room.align = v.CACHE_LINE
+    return builder.ptrtoint(room, v.I64)
+
+
+def _emit_tokens(
+    builder: Any, unit: Unit, steps: Any, chunk: Any, shape: tuple[int, int], token: Any, emit: EmitSteps
+) -> Any:
+    """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
+    tokens, rows = shape
+    room = _waiting_room(builder, tokens)
+    with builder.goto_entry_block():
+        slots = [[cgutils.alloca_once(builder, v.VECTOR) for _ in range(tokens)] for _ in range(rows)]
+    chunks = builder.udiv(builder.add(steps, builder.sub(chunk, v.i64(1))), chunk)
+    with v.counted(builder, chunks) as part:
+        first = builder.mul(part, chunk)
+        end = builder.add(first, chunk)
+        last = builder.select(builder.icmp_signed("<", end, steps), end, steps)
+        with v.counted(builder, v.i64(UNIT // rows)) as group:
+            row = builder.mul(group, v.i64(rows))
+            own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
+            flat = [slot for of_row in slots for slot in of_row]
+            each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
+            with builder.if_else(builder.icmp_signed("==", part, v.i64(0))) as (from_zero, go_on):
+                with from_zero:
+                    for slot, _ in each:
+                        builder.store(v.splat(0.0), slot)
+                with go_on:
+                    for slot, at in each:
+                        builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
+            emit(builder, unit, Tile(rows, tokens, row, token, slots), first, last)
+            for slot, at in each:
+                v.store(builder, builder.load(slot), at, v.CACHE_LINE)
+    return room
+
+
+def _reduce(builder: Any, unit: Unit, room: Any, tokens: int, token: Any, lane_of: list[int]) -> None:
+    """Add up the lanes of 16 rows at a time, and write one cache line of y a token."""
+    out = builder.add(unit.y, builder.mul(unit.y_token, token))
+    with v.counted(builder, v.i64(tokens)) as t:
+        own = builder.add(room, builder.shl(t, v.i64(6)))
+        sums = [v.load(builder, builder.add(own, v.i64(64 * tokens * r)), align=v.CACHE_LINE) for r in range(UNIT)]
+        v.store(builder, v.tree_sums(builder, sums, lane_of), builder.add(out, builder.mul(unit.y_token, t)))

@@ -1,0 +1,123 @@
+"""All matrices of a model packed for streaming: one block of memory, in the order in which a pass reads it.
+
+The block lies on huge pages where the system grants them. Beside it stand the tables by which compiled code finds a
+matrix or an embedding (see `cplab.kernels.plan`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.formats import FORMATS, Format
+from cplab.kernels import plan as p
+from cplab.kernels.packing import row_bytes, streamed
+from cplab.kernels.quantised_rows import KINDS
+from cplab.model import Model, Tensor
+from cplab.variant import WeightStream
+
+_ALIGN = 64
+_HUGE = 2 << 20
+_Bytes = NDArray[np.uint8]
+
+
+class StreamedWeights:
+    """Packed matrices and the tables that lead to them.
+
+    Args:
+        model: the weights.
+        kind: the format that matrices are streamed in; embeddings stay as stored.
+    """
+
+    def __init__(self, model: Model, kind: Format) -> None:
+        spec = model.spec
+        with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
+            parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
+        self._memory, start = _huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, _ in parts))
+        at = 0
+        streams = []
+        for arrays, columns in parts:
+            first = at
+            for raw in (array.reshape(-1) for array in arrays):
+                self._memory[at : at + raw.size] = raw
+                at += raw.size
+            bytes_of = row_bytes(kind, columns)
+            streams.append(WeightStream(start + first, (at - first) // max(1, bytes_of), bytes_of))
+            at = _round_up(at)
+        count = spec.layers * p.MATRICES_PER_LAYER
+        self.layer_streams = streams[:count]
+        self.projection_stream = streams[count : count + 1] if spec.projected else []
+        self.head_streams = streams[count + 1 :]
+        self.matrices = np.array([(s.address, kind.code, s.row_bytes) for s in streams], np.int64)
+        self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
+        found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
+        self.tables = np.array(found, np.int64)
+
+
+def norms(model: Model) -> NDArray[np.float32]:
+    """Norm weights in the order of `plan.NORMS`."""
+    names = ("input_layernorm", "self_attn.q_norm", "self_attn.k_norm", "post_attention_layernorm")
+    parts = [model.f32(f"model.layers.{n}.{name}.weight") for n in range(model.spec.layers) for name in names]
+    return np.concatenate([*parts, model.f32("model.norm.weight")])
+
+
+def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], tuple[list[_Bytes], int]]]:
+    """What packs each matrix of `plan.MATRICES`: arrays of units and the columns; none where a model has no such."""
+
+    def packed(name: str) -> tuple[_Bytes, int]:
+        tensor = model.tensors[f"{name}.weight"]
+        return streamed(kind, tensor.packed(kind)), tensor.shape[1]
+
+    def together(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
+        def pack() -> tuple[list[_Bytes], int]:
+            found = [packed(name) for name in names]
+            return [units for units, _ in found], found[0][1] if found else 0
+
+        return pack
+
+    def interleaved(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
+        """Units of 16 rows, in turn from each."""
+
+        def pack() -> tuple[list[_Bytes], int]:
+            found = [packed(name) for name in names]
+            return [np.stack([units for units, _ in found], 1)], found[0][1]
+
+        return pack
+
+    for layer in range(model.spec.layers):
+        at = f"model.layers.{layer}."
+        yield together(*(f"{at}self_attn.{x}_proj" for x in "qkv"))
+        yield together(f"{at}self_attn.o_proj")
+        yield interleaved(f"{at}mlp.gate_proj", f"{at}mlp.up_proj")
+        yield together(f"{at}mlp.down_proj")
+    yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
+    for g in range(model.spec.passes):
+        yield together(f"lm_head.{g}")
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """A table as kernels look rows up in it: as stored, or as float32 where it is stored in blocks."""
+    if tensor.format.code not in KINDS:
+        return tensor
+    return Tensor(tensor.name, FORMATS["f32"], tensor.f32())
+
+
+def _round_up(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _huge_block(size: int) -> tuple[_Bytes, int]:
+    """Memory on huge pages where the system grants them (Linux, ``madvise``), and its address."""
+    block = mmap.mmap(-1, size + _HUGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages: slower, never wrong
+            block.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(block, np.uint8)
+    skip = -whole.ctypes.data % _HUGE
+    memory = whole[skip : skip + size]
+    return memory, memory.ctypes.data
