@@ -98,8 +98,9 @@ def default_cells(
 
     for variant in variants:
         add(Cell(variant.name, home))
-    exact = {variant.name for variant in variants if variant.tier == "exact"}
-    leaders = _leaders([cell for cell in chosen.passing() if cell.variant in exact], chosen.gated)
+    exact = {variant.name for variant in variants if variant.tier == "exact" and variant.arithmetic == "f32"}
+    lossless = [cell for cell in chosen.passing() if not chosen.gated[cell].facts.get("lossy_weights")]
+    leaders = _leaders([cell for cell in lossless if cell.variant in exact], chosen.gated)
     for leader in leaders[:1]:
         for count in threads:
             if count <= home or not quick:

@@ -137,12 +137,17 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     import psutil
 
     from bench.host_load import load_between, steal_and_throttle
+    from cplab.gating import LOSSY_FRAMES
     from cplab.golden import load_golden
     from cplab.golden_making import golden_for
     from cplab.kernels import compiling
 
-    judged, lossy = model.repacked(variant.format) if job.lossy else (model, 0)
-    golden = load_golden(Path(job.golden)) if job.golden and not lossy else golden_for(judged)
+    as_it_is = not job.lossy and variant.arithmetic == "f32"
+    judged, lossy = (model, 0) if as_it_is else model.repacked(variant.format)
+    if as_it_is and job.golden:
+        golden = load_golden(Path(job.golden))
+    else:
+        golden = golden_for(judged, LOSSY_FRAMES, variant.arithmetic)  # the gate's, found again
     predictor = variant.build(judged, job.threads)
     compile_s = compiling.compile_seconds()
     load_s = time.perf_counter() - started - compile_s

@@ -117,7 +117,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="CHECKPOINT_DIR", help="config.json and safetensors.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the code predictor's GGUF goes.")] = None,
     matrices: Annotated[
-        str | None, typer.Option("--format", help="bf16, f16 or f32; default: as stored, bit for bit.")
+        str | None, typer.Option("--format", help="bf16, f16, f32, q8_0 or q4_0; default: as stored, bit for bit.")
     ] = None,
     talker: Annotated[Path | None, typer.Option(help="Write the talker too, as a qwen3 of llama.cpp.")] = None,
     kazeia: Annotated[Path | None, typer.Option(help="Folder for the Kazeia engine's three files, F16.")] = None,

@@ -1,7 +1,8 @@
 """Export: the parts of a checkpoint as GGUF files, bit for bit unless another format is asked for.
 
-Vectors (norms, biases) are written as F32 whatever the format, which every engine expects and which changes no value.
-Tensors go through one at a time, from the mapped checkpoint into a file of a temporary name.
+Vectors (norms, biases) are written as F32 whatever the format, which every engine expects and which changes no value;
+tables of embeddings are not quantised. Tensors go through one at a time, from the mapped checkpoint into a file of a
+temporary name.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KAZEIA_LAYERS, KAZEIA_HEADS, KAZEIA_TABLES = "cp_f16.gguf", "cp_heads_f16.gguf",
 _KAZEIA_FORMAT = "f16"
 
 #: ``general.file_type`` of llama.cpp.
-_FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32}
+_FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2}
 _WIDER = {("bf16", "f32"), ("f16", "f32")}
 
 
@@ -124,7 +125,7 @@ def converted(tensor: Tensor, target: Format) -> tuple[NDArray[Any], Written]:
     if told.action == "copied":
         return tensor.data, told
     values = tensor.f32()
-    data = target.pack(values)
+    data = tensor.packed_values(target, values)
     if told.action == "widened":
         return data, told
     back = target.unpack(data)
@@ -157,6 +158,7 @@ def planned(
 
     Raises:
         BadInputError: nothing to write, the same file twice, or one of the checkpoint's own.
+        UnpackableError: rows of a matrix that are not made of the format's blocks.
         UnreadableModelError: the checkpoint is not whole.
     """
     if output is None and talker is None and kazeia is None:
@@ -201,7 +203,7 @@ def talker_part(checkpoint: Checkpoint, path: Path, matrices: str | None = None)
     """
     dims, tensors = talker_of(checkpoint)
     part = _part(path, "qwen3", {}, tensors, qwen3_name, matrices)
-    kinds = {t.format.name for t in part.declared if len(t.shape) > 1}
+    kinds = {t.format.name for t in part.declared if len(t.shape) > 1 and t.name != _TABLE}
     file_type = {"general.file_type": _FILE_TYPES[kinds.pop()]} if len(kinds) == 1 else {}
     return replace(part, keys={"general.name": f"{_named(checkpoint)} talker", **file_type, **dims.keys()})
 
@@ -273,8 +275,9 @@ def _part(
     matrices: str | None,
 ) -> Part:
     kept = list(tensors)
+    asked = None if matrices is None else format_named(matrices)
     declared = [
-        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.shape, matrices or t.format.name))
+        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.name, t.shape, asked or t.format, t.format))
         for t in kept
     ]
     return Part(path, architecture, keys, kept, declared)

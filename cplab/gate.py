@@ -30,16 +30,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cplab.errors import CplabError, NonFiniteLogitsError
+from cplab.gate_contract import broken_contract
 from cplab.gate_report import Check, Difference, Report
 from cplab.golden import SUBNORMAL_SCALE, Golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
+from cplab.oracle_quantised import oracle_for
 from cplab.variant import CodePredictor, Tier, Trace
 
 Codes = NDArray[np.int32]
@@ -51,24 +52,31 @@ _MANY = 4
 
 
 def judge(
-    predictor: CodePredictor, model: Model, golden: Golden, *, tier: Tier = "exact", frames: int | None = None
+    predictor: CodePredictor,
+    model: Model,
+    golden: Golden,
+    *,
+    tier: Tier = "exact",
+    arithmetic: str = "f32",
+    frames: int | None = None,
 ) -> Report:
     """Run every check of the gate on a predictor.
 
     Args:
         predictor: what a factory returned. For the first check to mean anything it must not have been called yet.
         model: the weights whose oracle is the judge; for a lossy pack, the rounded ones.
-        golden: made from these weights.
+        golden: made from these weights in this arithmetic.
         tier: ``exact`` compares bits, ``codes`` compares codes.
+        arithmetic: id of the rounding law whose oracle is the judge.
         frames: how many of the golden's frames, at least 2; default all.
 
     Raises:
-        GoldenError: the golden belongs to other weights.
+        GoldenError: the golden belongs to other weights or another arithmetic.
         CplabError: the tier ``quality``, which needs an engine's own error as its measure and has no user yet.
     """
     if tier == "quality":
         raise CplabError("tier quality cannot be judged by this version of the lab: exact and codes can")
-    golden.require(model)
+    golden.require(model, arithmetic)
     count = len(golden) if frames is None else max(2, min(frames, len(golden)))
     return _Judge(predictor, model, golden, exact=tier == "exact", frames=count).run()
 
@@ -115,7 +123,7 @@ class _Judge:
         self._add("results", not changed, "the codes of the first call changed in a later one: return a copy")
         if self.exact:
             self._float_mode("float mode, team")
-        wrong = self._contract(free)
+        wrong = broken_contract(self.predictor, self.golden, [(call.codes, call.pass_ns) for call in free])
         self._add("contract", not wrong, wrong)
         return self.report
 
@@ -124,7 +132,7 @@ class _Judge:
 
     def _truth(self) -> Oracle:
         if self._oracle is None:
-            self._oracle = Oracle(self.model)
+            self._oracle = oracle_for(self.model, self.golden.arithmetic)
         return self._oracle
 
     def _inputs(self, i: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -207,20 +215,12 @@ class _Judge:
                 return
             same = (row_digests(call.logits[0]) == digests[i]).all(axis=-1)
             if not same.all():
-                difference = self._difference(i, call.logits[0], truth(i).logits)
+                difference = Difference.between(i, call.logits[0], truth(i).logits)
                 if self.report.first_difference is None:
                     self.report.first_difference = difference
                 self._add(name, False, str(difference))
                 return
         self._add(name, True)
-
-    def _difference(self, frame: int, got: Logits, expected: Logits) -> Difference:
-        unequal = got.view(np.uint32) != np.ascontiguousarray(expected).view(np.uint32)
-        if not unequal.any():
-            raise CplabError(f"frame {frame}: the golden's digests are not those of this machine's oracle")
-        g, index = (int(n) for n in np.argwhere(unequal)[0])
-        a, b = expected[g, index], got[g, index]
-        return Difference(frame, g, index, float(a), float(b), abs(_ordinal(a) - _ordinal(b)))
 
     def _teacher_forced(self, calls: list[_Call]) -> None:
         detail = ""
@@ -282,42 +282,6 @@ class _Judge:
                     detail = detail or f"frame {i}, {name}: other codes than with a trace"
         self._add("untraced", not detail, detail)
 
-    def _contract(self, free: list[_Call]) -> str:
-        """What a caller may rely on besides right codes; the first thing that does not hold."""
-        hidden, cb0 = self.golden.hidden[:1], self.golden.cb0_embed[:1]
-        refused: dict[str, Any] = {
-            "NaN in hidden": np.full_like(hidden, np.nan),
-            "float64 hidden": hidden.astype(np.float64),
-            "hidden of a wrong width": hidden[:, :-1].copy(),
-        }
-        for what, bad in refused.items():
-            try:
-                self.predictor.predict(bad, cb0.copy())
-            except CplabError:
-                continue
-            except Exception as error:  # noqa: BLE001 -- a stranger's code may raise anything; that is the finding
-                return f"{what}: {type(error).__name__} instead of BadInputError ({error})"
-            return f"{what} is taken without a word; BadInputError is wanted"
-        for call in free:
-            if len(call.pass_ns) not in (0, self.passes) or (call.pass_ns < 0).any():
-                return f"trace.pass_ns is {call.pass_ns.tolist()}; nothing or {self.passes} times are wanted"
-        streamed = sum(s.rows * s.row_bytes for s in self.predictor.streams())
-        if streamed and streamed != self.predictor.bytes_per_frame:
-            return f"bytes_per_frame is {self.predictor.bytes_per_frame}, streams() add up to {streamed}"
-        if not 1 <= self.predictor.passes_per_frame <= self.passes:
-            return f"passes_per_frame is {self.predictor.passes_per_frame}; 1 to {self.passes} make sense"
-        strided = self._predict_as_given(*(np.stack([x[0], x[0]], axis=1)[:, 0][None] for x in (hidden, cb0)))
-        alone = free[0].codes
-        if alone is not None and (strided is None or not np.array_equal(strided, alone)):
-            return "other codes where hidden and cb0_embed are not contiguous"
-        return ""
-
-    def _predict_as_given(self, hidden: NDArray[np.float32], cb0: NDArray[np.float32]) -> Codes | None:
-        try:
-            return np.asarray(self.predictor.predict(hidden, cb0)).view(np.ndarray)
-        except CplabError:
-            return None
-
     def _unlike(self, first: _Call, again: _Call, what: str) -> str:
         """How two results for the same frame differ; a call that fails the same way twice does not."""
         if first.codes is None or again.codes is None:
@@ -351,19 +315,13 @@ class _Judge:
         if plain.logits is not None and plain.logits.tobytes() == call.logits.tobytes() and not self._right(0):
             self._add(name, True)  # as wrong without flushing, and on ordinary inputs: another check's finding
             return
-        difference = self._difference(0, call.logits[0], self._truth().frame(hidden[0], cb0[0]).logits)
+        difference = Difference.between(0, call.logits[0], self._truth().frame(hidden[0], cb0[0]).logits)
         self._add(name, False, f"subnormal inputs, flush-to-zero set by the caller: {difference}")
 
     def _right(self, i: int) -> bool:
         """Whether an ordinary frame gives the golden's bits."""
         logits = self._call(i).logits
         return logits is not None and bool((row_digests(logits[0]) == self.golden.digests[i]).all())
-
-
-def _ordinal(value: np.float32) -> int:
-    """Position of a float32 among all, so that neighbours differ by one."""
-    bits = int(np.float32(value).view(np.int32))
-    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
 
 def _describe(value: object) -> str:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.errors import CplabError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +21,20 @@ class Difference:
     expected: float
     got: float
     ulps: int
+
+    @classmethod
+    def between(cls, frame: int, got: NDArray[np.float32], expected: NDArray[np.float32]) -> Self:
+        """The first difference of a frame's logits ``[groups-1, vocab]``, bit by bit.
+
+        Raises:
+            CplabError: there is none, although the golden's digests said so.
+        """
+        unequal = got.view(np.uint32) != np.ascontiguousarray(expected).view(np.uint32)
+        if not unequal.any():
+            raise CplabError(f"frame {frame}: the golden's digests are not those of this machine's oracle")
+        g, index = (int(n) for n in np.argwhere(unequal)[0])
+        a, b = expected[g, index], got[g, index]
+        return cls(frame, g, index, float(a), float(b), abs(_ordinal(a) - _ordinal(b)))
 
     def __str__(self) -> str:
         return (
@@ -73,3 +93,9 @@ class Report:
             if not check.passed:
                 return f"{check.name}: {check.detail}"
         return self.summary()
+
+
+def _ordinal(value: np.float32) -> int:
+    """Position of a float32 among all, so that neighbours differ by one."""
+    bits = int(np.float32(value).view(np.int32))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)

@@ -1,7 +1,8 @@
-"""Gating a cell: a registered variant with a thread count on a model, lossy packs included.
+"""Gating a cell: a registered variant with a thread count on a model, lossy packs and quantised arithmetic included.
 
-A pack that changes weights makes another model. It is judged, still bit by bit, against the oracle of the rounded
-weights, and what it keeps of the original is told apart, as fidelity to the original's golden.
+A pack that changes weights makes another model, and another arithmetic another law. Such a variant is judged, still bit
+by bit, against the oracle of the rounded weights in its arithmetic, and what it keeps of the original is told apart, as
+fidelity to the original's float32 golden.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from cplab.model import Model
 from cplab.variant import CodePredictor, Variant
 
 #: Frames of the golden that is made on the spot for rounded weights.
-_LOSSY_FRAMES = 6
+LOSSY_FRAMES = 6
+#: Frames on which fidelity is measured at least, where there are so many: 150 codes at the published shape.
+_FIDELITY_FRAMES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,8 @@ class CellGate:
         predictor: what was judged, warm.
         golden: whose frames it was judged on.
         lossy_weights: weights that the format changed; 0 for a lossless pack.
-        teacher_forced: share of codes equal to the original model's golden, every earlier code pinned.
-        free_running: the same with its own codes fed back.
+        teacher_forced: share of codes equal to the original model's float32 golden, every earlier code pinned.
+        free_running: the same with its own codes fed back; both are 0 where rounded weights fail the gate.
     """
 
     report: Report
@@ -45,18 +48,40 @@ class CellGate:
 def gate_cell(
     variant: Variant, model: Model, threads: int, *, golden: Golden | None = None, frames: int | None = None
 ) -> CellGate:
-    """Build a variant and judge it on ``frames`` frames (default all) of the model's golden."""
-    original = golden if golden is not None else golden_for(model)
+    """Build a variant and judge it.
+
+    Args:
+        variant: the implementation.
+        model: the weights as they are; they are rounded here where the variant rounds them.
+        threads: team size.
+        golden: the model's float32 golden, or the rounded model's in the variant's arithmetic; default: their own.
+        frames: how many of the golden's frames; default all.
+
+    Raises:
+        GoldenError: the golden belongs to other weights or another arithmetic.
+        UnpackableError: a weight that the variant's format cannot hold.
+    """
     rounded, lossy = model.repacked(variant.format)
-    if not lossy:
+    if not lossy and variant.arithmetic == "f32":
+        original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
         report = judge(predictor, model, original, tier=variant.tier, frames=frames)
         return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
-    own = golden_for(rounded, _LOSSY_FRAMES)
+    own, original = _goldens(variant, model, rounded, golden)
     predictor = variant.build(rounded, threads)
-    report = judge(predictor, rounded, own, tier=variant.tier, frames=frames)
-    forced, free = fidelity(predictor, original, frames)
+    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=variant.arithmetic, frames=frames)
+    at_least = None if frames is None else max(frames, _FIDELITY_FRAMES)
+    forced, free = fidelity(predictor, original, at_least) if report.passed else (0.0, 0.0)
     return CellGate(report, predictor, own, lossy, forced, free)
+
+
+def _goldens(variant: Variant, model: Model, rounded: Model, given: Golden | None) -> tuple[Golden, Golden]:
+    """The golden that judges a variant's own law and weights, and the original's in float32."""
+    judges = given is not None and variant.arithmetic != "f32" and given.arithmetic == variant.arithmetic
+    own = given if given is not None and judges else golden_for(rounded, LOSSY_FRAMES, variant.arithmetic)
+    original = given if given is not None and not judges else golden_for(model)
+    original.require(model)
+    return own, original
 
 
 def fidelity(predictor: CodePredictor, golden: Golden, frames: int | None = None) -> tuple[float, float]:

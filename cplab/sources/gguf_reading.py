@@ -19,19 +19,15 @@ from numpy.typing import NDArray
 
 from cplab.errors import UnreadableModelError
 from cplab.formats import FORMATS, Format
-from cplab.model import Model, Tensor
+from cplab.model import Model, Tensor, is_streamed
 from cplab.sources import parts
 from cplab.sources.dialects import DIALECTS, Dialect, Source, dialect_of
 from cplab.sources.gguf_header import Header, StoredTensor, Undecodable, read_header
 from cplab.spec import Spec
 
 SYNTHETIC_KEY = "cplab.synthetic"
-#: Formats that are mapped as they lie; all other types become F32.
-AS_STORED: dict[Any, Format] = {
-    gguf.GGMLQuantizationType.F32: FORMATS["f32"],
-    gguf.GGMLQuantizationType.BF16: FORMATS["bf16"],
-    gguf.GGMLQuantizationType.F16: FORMATS["f16"],
-}
+#: Formats that are mapped as they lie, blocks only as matrices that passes stream; everything else becomes F32.
+AS_STORED: dict[Any, Format] = {gguf.GGMLQuantizationType[name.upper()]: kind for name, kind in FORMATS.items()}
 #: The Spec's fields that a file must say; groups come first, since concatenated tables are divided by them.
 _FIELDS = (
     "groups", "layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "rope_theta", "rms_eps",
@@ -88,7 +84,9 @@ class Survey:
 
 
 def read(path: Path) -> Model:
-    """Read and map a file. F32, BF16 and F16 stay as they lie; quantised tensors are dequantised to F32.
+    """Read and map a file. F32, BF16 and F16 stay as they lie, and so do the blocks of matrices in Q8_0 and Q4_0.
+
+    What else is quantised is dequantised to F32: other types, and embeddings, whose rows are looked up and summed.
 
     Raises:
         UnreadableModelError: naming what is wrong: not GGUF, truncated, another architecture, a missing key, a
@@ -114,8 +112,8 @@ def _tensor(name: str, shape: tuple[int, ...], placement: Placement, data: NDArr
     stored = placement.stored
     raw = stored.bytes_of(data, placement.part, placement.parts)
     kind = AS_STORED.get(stored.kind)
-    if kind is not None:
-        return Tensor(name, kind, raw.view(kind.storage).reshape(shape))
+    if kind is not None and (kind.blocks is None or is_streamed(name)):
+        return Tensor(name, kind, raw.view(kind.storage).reshape(kind.stored_shape(shape)))
     block, block_bytes = gguf.GGML_QUANT_SIZES[stored.kind]
     rows = np.asarray(raw).reshape(*shape[:-1], shape[-1] // block * block_bytes)
     return Tensor(name, FORMATS["f32"], gguf.quants.dequantize(rows, stored.kind))

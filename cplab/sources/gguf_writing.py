@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -9,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 from numpy.typing import NDArray
 
 from cplab.cachedir import replacing
-from cplab.errors import UnreadableModelError
-from cplab.formats import FORMATS, Format, format_named
+from cplab.errors import UnpackableError, UnreadableModelError
+from cplab.formats import FORMATS, Format
 from cplab.model import Tensor
 from cplab.sources.dialects import OWN
 from cplab.sources.gguf_reading import AS_STORED, SYNTHETIC_KEY
@@ -39,7 +39,7 @@ class Declared:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes."""
-        return int(np.prod(self.shape)) * self.format.storage.itemsize
+        return math.prod(self.format.stored_shape(self.shape)) * self.format.storage.itemsize
 
 
 def gguf_name(checkpoint_name: str) -> str:
@@ -53,9 +53,29 @@ def spec_keys(spec: Spec, fields: Iterable[str] = tuple(OWN.sources)) -> dict[st
     return {key: float(getattr(spec, f)) if f in _FLOATS else getattr(spec, f) for f, key in keys.items()}
 
 
-def stored_as(shape: tuple[int, ...], matrices: str) -> Format:
-    """The format in which a tensor is written: vectors (norms, biases) are F32 in every engine's files."""
-    return FORMATS["f32"] if len(shape) == 1 else format_named(matrices)
+def stored_as(tensor: str, shape: tuple[int, ...], matrices: Format, own: Format) -> Format:
+    """The format in which a tensor is written.
+
+    Vectors (norms, biases) are F32 in every engine's files. Tables of embeddings are not quantised, since every code
+    spoken so far is in their sums (mlx-audio#398): where ``matrices`` is a quantised format they keep their own.
+
+    Args:
+        tensor: its name in the checkpoint.
+        shape: its shape.
+        matrices: the format that was asked for.
+        own: the format that it has.
+
+    Raises:
+        UnpackableError: rows that are not made of the format's blocks.
+    """
+    if len(shape) == 1:
+        return FORMATS["f32"]
+    kind = own if matrices.blocks is not None and "embedding" in tensor else matrices
+    try:
+        kind.stored_shape(shape)
+    except UnpackableError as error:
+        raise UnpackableError(f"{tensor}: {error}") from error
+    return kind
 
 
 def write(
@@ -77,7 +97,8 @@ def write(
         synthetic: mark the weights as made from a seed.
         progress: called with the bytes written since the last call.
     """
-    kinds = {n: stored_as(shape, "bf16") for n, shape in spec.shapes().items()}
+    bf16 = FORMATS["bf16"]
+    kinds = {n: stored_as(n, shape, bf16, bf16) for n, shape in spec.shapes().items()}
     marks = {SYNTHETIC_KEY: True} if synthetic else {}
     declared = [Declared(gguf_name(n), shape, kinds[n]) for n, shape in spec.shapes().items()]
 

@@ -1,7 +1,9 @@
 """Variants that die, hang or go wrong late: what a sweep must survive. Loaded with --variant-file."""
 
 import ctypes
+import sys
 import time
+from pathlib import Path
 
 from cplab.decoder import Decoder
 from cplab.errors import VariantUnavailableError
@@ -55,3 +57,11 @@ def wrong(model, threads):
 @variant("late", format="bf16")
 def late(model, threads):
     return _Late(model, threads, format="bf16")
+
+
+@variant("quantised", format="q8_0", arithmetic="q8_0")
+def quantised(model, threads):
+    sys.path.append(str(Path(__file__).parent.parent / "cplab"))
+    from oracle_predictor import OraclePredictor
+
+    return OraclePredictor(model, "q8_0")

@@ -9,11 +9,11 @@ from bench.records import CellRecord, GateOutcome
 from cplab.variant import Variant
 
 
-def variant(name, tier="exact"):
-    return Variant(name, "f32", "f32", tier, None, "", "", "")
+def variant(name, tier="exact", arithmetic="f32"):
+    return Variant(name, arithmetic, arithmetic, tier, None, "", "", "")
 
 
-def machine(times_ms, failing=()):
+def machine(times_ms, failing=(), lossy=()):
     """A gate that knows each cell's time; asked cells are kept in ``asked``."""
     asked = []
 
@@ -25,7 +25,7 @@ def machine(times_ms, failing=()):
         outcome = GateOutcome(status=status, detail="")
         return CellRecord(
             variant=cell.variant, threads=cell.threads, model="m", round=0, order=0, phase="gate", gate=outcome,
-            warmup_ns=quick,
+            warmup_ns=quick, facts={"lossy_weights": 7 if cell.variant in lossy else 0},
         )  # fmt: skip
 
     gate.asked = asked
@@ -47,6 +47,13 @@ def test_two_cores_every_variant_on_both_and_the_fastest_exact_one_on_all_counts
     assert {Cell("kv_bf16", n) for n in (1, 2, 4)} <= cells
     assert {Cell(v.name, 1) for v in FOUR} <= cells
     assert not chosen.left_out
+
+
+def test_a_quantised_or_lossy_variant_is_no_fastest_exact_one():
+    every = [*FOUR, variant("kv_q8_0", arithmetic="q8_0"), variant("kv_f16")]
+    gate = machine(lambda cell: 10 if cell.variant in ("kv_q8_0", "kv_f16") else scaling(cell), lossy=("kv_f16",))
+    chosen = default_cells(every, [1, 2, 4], 2, gate, remaining_s=lambda: 0, rounds=6)
+    assert [cell.variant for cell in chosen.gated if cell.threads == 4] == ["kv_bf16"]
 
 
 def test_no_cell_is_gated_twice_and_there_are_at_most_twelve():

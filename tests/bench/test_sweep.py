@@ -116,6 +116,27 @@ def test_wrong_codes_in_a_timed_call_take_the_times_away(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_quantised_variant_is_timed_and_never_called_exact(tmp_path):
+    result = bench(
+        "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "2", "--frames", "3",
+        "--variant-file", str(ODD), "--variants", "quantised,good", cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    folder = only_run(tmp_path)
+    cells = {cell.variant: cell for cell in read_summary(folder / "summary.json").cells}
+    quantised = cells["quantised"]
+    assert (quantised.gate, quantised.arithmetic, quantised.rounds) == ("pass", "q8_0", 2)
+    assert quantised.cp_ms is not None
+    assert quantised.lossy_weights > 0
+    assert (quantised.exact, cells["good"].exact) == (False, True)
+    assert 0.5 < quantised.fidelity.teacher_forced <= 1
+    # Timed calls ran frames of the rounded model's golden, 33 of them, and gave its codes.
+    records = [r for r in read_records(folder / "records.jsonl") if r.variant == "quantised" and r.phase == "timed"]
+    assert all(r.gate.status == "pass" and len(r.samples_ns) == 3 for r in records)
+    assert "Fastest exact: good" in (folder / "report.md").read_text()
+
+
+@pytest.mark.slow
 def test_interrupting_keeps_what_was_measured(tmp_path):
     command = [sys.executable, "-m", "bench", "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "500"]
     command += ["--frames", "3", "--variants", "kv_f32"]

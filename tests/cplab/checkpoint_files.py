@@ -12,7 +12,7 @@ from cplab.formats import FORMATS
 PREFIX = "talker.code_predictor."
 DTYPES = {"bf16": "BF16", "f16": "F16", "f32": "F32"}
 #: A talker as narrow as the small models, its own head width included.
-TALKER = {"layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 48, "intermediate": 80, "vocab": 112}
+TALKER = {"layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 48, "intermediate": 96, "vocab": 112}
 
 
 def safetensors(tensors, *, pad=8, metadata=True):

@@ -166,7 +166,17 @@ print(json.dumps(jit.code_digest()))
 
 
 @pytest.mark.parametrize(
-    "file", ["kernels/blocks.py", "kernels/vectors.py", "kernels/team.py", "arithmetic.py", "constants.py", "jit.py"]
+    "file",
+    [
+        "kernels/blocks.py",
+        "kernels/vectors.py",
+        "kernels/team.py",
+        "arithmetic.py",
+        "arithmetic_quantised.py",
+        "formats/block_packing.py",
+        "constants.py",
+        "jit.py",
+    ],
 )
 def test_a_changed_kernel_source_is_another_cache(digest_after, file):
     assert digest_after(file) != digest_after(None) == digest_after(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import gguf
 import numpy as np
@@ -14,10 +15,11 @@ from small_models import same_bits, small_model
 
 from cplab.__main__ import app
 from cplab.commandline import run
-from cplab.errors import BadInputError, UnreadableModelError
+from cplab.errors import BadInputError, UnpackableError, UnreadableModelError
 from cplab.export import planned
 from cplab.formats import FORMATS
-from cplab.sources import load_model
+from cplab.model import Model, is_streamed
+from cplab.sources import load_model, synthetic
 
 Q = gguf.GGMLQuantizationType
 
@@ -106,7 +108,69 @@ def test_rounding_f32_to_bf16_is_told(tmp_path, tiny):
     assert (told.action, told.changed, told.furthest) == ("rounded", 256 * 64, 2.0**-12)
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+def test_quantised_matrices_come_back_block_for_block(tmp_path, model, kind):
+    (done,) = written(Folder(model).write(tmp_path / "m"), tmp_path / "cp.gguf", matrices=kind)
+    rounded, changed = model.repacked(kind)
+    back = load_model(str(tmp_path / "cp.gguf"))
+    assert {n for n, t in back.tensors.items() if t.format.name == kind} == set(filter(is_streamed, back.tensors))
+    assert back.digest() == rounded.digest() != model.digest()
+    assert back.repacked(kind) == (back, 0)
+    assert sum(t.changed for t in done) == changed > 0
+    for told in done:
+        values, tensor = model.f32(told.name), back.tensors[told.name]
+        assert tensor.shape == told.shape == values.shape
+        assert told.furthest == np.abs(values.astype(np.float64) - tensor.f32()).max()
+        if not is_streamed(told.name):
+            assert same_bits(tensor.f32(), values)
+            assert (told.after, told.changed) == ("bf16" if values.ndim == 2 else "f32", 0)
+
+
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+def test_other_readers_find_the_blocks_that_the_gguf_package_would_have_written(tmp_path, tiny, kind):
+    written(Folder(tiny).write(tmp_path / "m"), tmp_path / "cp.gguf", matrices=kind)
+    for tensor in gguf.GGUFReader(tmp_path / "cp.gguf").tensors:
+        if tensor.name == "code_pred.blk.1.ffn_down.weight":
+            values = tiny.f32("model.layers.1.mlp.down_proj.weight")
+            assert tensor.tensor_type == Q[kind.upper()]
+            assert tensor.data.tobytes() == gguf.quants.quantize(values, Q[kind.upper()]).tobytes()
+            break
+    else:
+        pytest.fail("the tensor is not there")
+
+
+def test_a_weight_beyond_the_scales_is_refused_by_name_and_nothing_is_left(tmp_path, tiny):
+    folder = Folder(tiny)
+    values = np.zeros((256, 64), np.float32)
+    values[3, 40] = -9e6
+    folder.tensors[PREFIX + "lm_head.1.weight"] = stored(values)
+    path = tmp_path / "out" / "cp.gguf"
+    with pytest.raises(UnpackableError, match=r"lm_head\.1\.weight: the weight -8978432 at \[3, 40\] .* q8_0"):
+        written(folder.write(tmp_path / "m"), path, matrices="q8_0")
+    assert list(path.parent.iterdir()) == []
+
+
+def test_rows_that_are_not_made_of_blocks_are_refused_before_anything_is_written(tmp_path):
+    spec = replace(small_model("tiny").spec, intermediate=48)
+    model = Model("odd", spec, {t.name: t for t in synthetic.tensors("synthetic:odd", spec)})
+    folder = Folder(model).write(tmp_path / "m")
+    with pytest.raises(UnpackableError, match=r"layers\.0\.mlp\.down_proj\.weight: rows of 48 weights .* blocks of 32"):
+        planned(folder, tmp_path / "cp.gguf", matrices="q8_0")
+    written(folder, tmp_path / "cp.gguf")
+
+
 # -- the talker -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "file_type"), [("q8_0", "MOSTLY_Q8_0"), ("q4_0", "MOSTLY_Q4_0")])
+def test_a_quantised_talker_keeps_its_table(tmp_path, tiny, kind, file_type):
+    written(Folder(tiny).write(tmp_path / "m"), None, talker=tmp_path / "talker.gguf", matrices=kind)
+    reader = gguf.GGUFReader(tmp_path / "talker.gguf")
+    assert reader.get_field("general.file_type").contents() == gguf.LlamaFileType[file_type]
+    types = {t.name: t.tensor_type.name.lower() for t in reader.tensors if len(t.shape) == 2}
+    assert types.pop("token_embd.weight") == "bf16"
+    assert "output.weight" in types
+    assert set(types.values()) == {kind}
 
 
 def test_the_talker_is_a_qwen3_of_llama_cpp(tmp_path, model):

@@ -12,11 +12,12 @@ from small_models import inputs, oracle_logits, same_bits, small_model
 
 from cplab import cp_load
 from cplab.errors import UnreadableModelError
-from cplab.model import Model
+from cplab.model import Model, is_streamed
 from cplab.sources import load_model, synthetic
 from cplab.sources.gguf_header import read_header
 from cplab.sources.gguf_reading import surveyed
 from cplab.spec import Spec
+from cplab.variant import Trace
 
 Q = gguf.GGMLQuantizationType
 DIALECTS = ["qwentts.cpp", "predict-woo", "CrispASR", "llama.cpp mmproj", "Kazeia"]
@@ -94,7 +95,11 @@ def test_codes_are_those_of_the_model(tmp_path, dialect, name):
     model = small_model(name)
     path = written(tmp_path, dialect, model)
     arrays = inputs(model, 2)
-    np.testing.assert_array_equal(cp_load(path, "kv_f32", 1).predict(*arrays), oracle_logits(model, *arrays)[0])
+    trace = Trace()
+    codes = cp_load(path, "kv_f32", 1).predict(*arrays, trace=trace)
+    expected = oracle_logits(model, *arrays)
+    np.testing.assert_array_equal(codes, expected[0])
+    assert same_bits(trace.logits, expected[1])
 
 
 # -- where a Spec's numbers come from ---------------------------------------------------------------------------------
@@ -408,8 +413,25 @@ def test_quantised_types_are_what_the_gguf_package_makes_of_them(tmp_path, diale
         expected = tensor.f32()
         if expected.ndim == 2:
             expected = gguf.quants.dequantize(gguf.quants.quantize(expected, Q[kind]), Q[kind])
-        assert back.tensors[name].format.name == "f32"
+        as_it_lies = kind in ("Q8_0", "Q4_0") and is_streamed(name)
+        assert back.tensors[name].format.name == (kind.lower() if as_it_lies else "f32")
+        assert back.tensors[name].shape == expected.shape
         assert same_bits(back.f32(name), expected)
+
+
+def test_foreign_blocks_are_mapped_untouched_and_their_own_format_changes_nothing(tmp_path):
+    model = wide_model()
+    rows, width = model.tensors["lm_head.1.weight"].shape
+    blocks = np.random.default_rng(2).integers(-128, 128, (rows, width // 32, 34), np.int8)
+    blocks[..., :2] = np.frombuffer(np.float16(0.01).tobytes(), np.int8)
+    assert (blocks == -128).any()  # which no quantiser gives
+    file, _ = in_dialect("qwentts.cpp", model, "Q8_0")
+    file.tensors["code_pred.lm_head.1.weight"] = (blocks.view(np.uint8).reshape(rows, -1), "Q8_0")
+    back = load_model(str(file.write(tmp_path / "m.gguf")))
+    assert back.tensors["lm_head.1.weight"].data.tobytes() == blocks.tobytes()
+    assert not back.tensors["lm_head.1.weight"].data.flags.owndata
+    assert back.repacked("q8_0") == (back, 0)
+    assert back.repacked("f32") == (back, 0)
 
 
 @pytest.mark.parametrize("kind", ["Q4_K", "Q5_K", "Q6_K", "Q3_K", "Q2_K", "IQ4_XS"])
@@ -431,7 +453,11 @@ def test_a_quantised_file_predicts_as_its_own_values(tmp_path):
     path = written(tmp_path, "predict-woo", small_model("projected"), "Q8_0")
     model = load_model(str(path))
     arrays = inputs(model, 2)
-    np.testing.assert_array_equal(cp_load(path, "kv_f32", 1).predict(*arrays), oracle_logits(model, *arrays)[0])
+    trace = Trace()
+    codes = cp_load(path, "kv_f32", 1).predict(*arrays, trace=trace)
+    expected = oracle_logits(model, *arrays)
+    np.testing.assert_array_equal(codes, expected[0])
+    assert same_bits(trace.logits, expected[1])
 
 
 # -- the head ---------------------------------------------------------------------------------------------------------
