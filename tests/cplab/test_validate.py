@@ -197,6 +197,18 @@ def test_every_frame_starts_anew(model, golden):
     assert found.frames_matched == 0
 
 
+@pytest.mark.parametrize("fed", [True, False])
+def test_both_ways_must_match(model, golden, fed):
+    class OneWay(OneCode):
+        def predict(self, hidden, cb0_embed, *, forced=None, **options):
+            wrong = super() if (forced is not None) == fed else super(OneCode, self)
+            return wrong.predict(hidden, cb0_embed, forced=forced, **options)
+
+    found = validate(OneWay(model, golden), golden)
+    assert (found.free_running.all_match, found.teacher_forced.all_match) == (fed, not fed)
+    assert not found.all_match
+
+
 @pytest.mark.parametrize("record", ["absent", None, True, "0.1", float("nan"), float("inf"), -1.0])
 def test_without_a_recorded_difference_nothing_is_a_tie(model, golden, record):
     bare = {k: v for k, v in golden.provenance.items() if k != RECORD}
@@ -441,6 +453,8 @@ def test_twenty_are_shown_and_json_has_all(tinys, registered, command):
     cell = told["cells"][0]
     assert code == 2
     assert len(cell["free_running"]["mismatches"]) == len(cell["teacher_forced"]["mismatches"]) == 66
+    assert {m["label"] for m in cell["teacher_forced"]["mismatches"]} == {"wrong"}  # nothing wrong was fed back
+    assert [m["label"] for m in cell["free_running"]["mismatches"]] == ["wrong", "follows"] * 33
     assert out.count("  and 46 more\n") == 2
     assert sum(line.rstrip().endswith((" wrong", " follows")) for line in out.splitlines()) == 40
 
