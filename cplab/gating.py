@@ -14,6 +14,7 @@ from cplab.gate_report import Report
 from cplab.golden import Golden
 from cplab.golden_making import golden_for
 from cplab.model import Model
+from cplab.oracle_quantised import ARITHMETICS
 from cplab.validation import Validation, validate
 from cplab.variant import CodePredictor, Variant
 
@@ -61,23 +62,29 @@ def gate_cell(
         UnpackableError: a weight that the variant's format cannot hold.
     """
     rounded, lossy = model.repacked(variant.format)
-    if not lossy and variant.arithmetic == "f32":
+    law = _law(variant)
+    if not lossy and law == "f32":
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
         report = judge(predictor, model, original, tier=variant.tier, frames=frames)
         return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
-    own, original = _goldens(variant, model, rounded, golden)
+    own, original = _goldens(law, model, rounded, golden)
     predictor = variant.build(rounded, threads)
-    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=variant.arithmetic, frames=frames)
+    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames)
     at_least = None if frames is None else max(frames, _FIDELITY_FRAMES)
     kept = validate(predictor, original, frames=at_least)
     return CellGate(report, predictor, own, lossy, kept.teacher_forced.share, kept.free_running.share)
 
 
-def _goldens(variant: Variant, model: Model, rounded: Model, given: Golden | None) -> tuple[Golden, Golden]:
-    """The golden that judges a variant's own law and weights, and the original's in float32."""
-    judges = given is not None and variant.arithmetic != "f32" and given.arithmetic == variant.arithmetic
-    own = given if given is not None and judges else golden_for(rounded, LOSSY_FRAMES, variant.arithmetic)
+def _law(variant: Variant) -> str:
+    """The arithmetic whose oracle judges a variant; another engine's own rounding is held against float32."""
+    return variant.arithmetic if variant.arithmetic in ARITHMETICS else "f32"
+
+
+def _goldens(law: str, model: Model, rounded: Model, given: Golden | None) -> tuple[Golden, Golden]:
+    """The golden that judges a law on rounded weights, and the original's in float32."""
+    judges = given is not None and law != "f32" and given.arithmetic == law
+    own = given if given is not None and judges else golden_for(rounded, LOSSY_FRAMES, law)
     original = given if given is not None and not judges else golden_for(model)
     original.require(model)
     return own, original
@@ -116,5 +123,6 @@ def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) 
         GoldenError: ``golden`` belongs to other weights.
     """
     gated = gate_cell(variant, model, threads, golden=golden)
-    found = validate(gated.predictor, golden)
+    same_model = gated.lossy_weights == 0 and _law(variant) == golden.arithmetic
+    found = validate(gated.predictor, golden, same_model=same_model)
     return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

@@ -21,7 +21,7 @@ from cplab.golden import Golden
 from cplab.golden_making import MARGIN_FACTOR
 from cplab.variant import CodePredictor, Trace
 
-Label = Literal["tie", "wrong", "follows"]
+Label = Literal["tie", "wrong", "differs", "follows"]
 Codes = NDArray[np.int32]
 
 
@@ -38,7 +38,8 @@ class Mismatch:
         gap: the implementation's logit of its own code less that of the golden's code; None where it gave no logits or
             a code outside the vocabulary. After a tie it is as small as the margin.
         label: ``follows`` for a free-running code after an earlier mismatch in its frame, which another prefix
-            explains; ``tie`` where margin and gap are both below the golden's `tie_bound`; ``wrong`` otherwise.
+            explains; ``tie`` where margin and gap are both below the golden's `tie_bound`; ``wrong`` otherwise, and
+            ``differs`` where rounded weights or quantised arithmetic make another model.
     """
 
     frame: int
@@ -111,15 +112,18 @@ class Validation:
         return self.free_running.all_match and self.teacher_forced.all_match
 
 
-def validate(predictor: CodePredictor, golden: Golden, *, frames: int | None = None) -> Validation:
+def validate(
+    predictor: CodePredictor, golden: Golden, *, frames: int | None = None, same_model: bool = True
+) -> Validation:
     """Run ``frames`` frames (default all) of a golden one at a time, free-running and with its codes fed back.
 
-    The predictor's weights are not asked for, so a golden of other weights shows how much of what they say is kept.
+    Where the predictor's weights or its arithmetic are others than the golden's (not ``same_model``), this shows how
+    much of what the golden says is kept, and no code is called wrong.
     """
     count = len(golden) if frames is None else min(frames, len(golden))
-    return Validation(
-        _compared(predictor, golden, count, forced=False), _compared(predictor, golden, count, forced=True)
-    )
+    otherwise: Label = "wrong" if same_model else "differs"
+    free, forced = (_compared(predictor, golden, count, otherwise, forced=forced) for forced in (False, True))
+    return Validation(free, forced)
 
 
 def tie_bound(golden: Golden) -> float | None:
@@ -133,7 +137,7 @@ def tie_bound(golden: Golden) -> float | None:
     return MARGIN_FACTOR * float(recorded) if math.isfinite(recorded) and recorded >= 0 else None
 
 
-def _compared(predictor: CodePredictor, golden: Golden, count: int, *, forced: bool) -> Comparison:
+def _compared(predictor: CodePredictor, golden: Golden, count: int, otherwise: Label, *, forced: bool) -> Comparison:
     matches = np.zeros((count, golden.codes.shape[1]), np.bool_)
     mismatches: list[Mismatch] = []
     failed: list[FailedFrame] = []
@@ -150,7 +154,8 @@ def _compared(predictor: CodePredictor, golden: Golden, count: int, *, forced: b
         matches[frame] = codes == golden.codes[frame]
         follows = False
         for g in np.flatnonzero(~matches[frame]):
-            mismatches.append(_mismatch(golden, frame, int(g), int(codes[g]), logits, bound, follows=follows))
+            label = "follows" if follows else otherwise
+            mismatches.append(_mismatch(golden, frame, int(g), int(codes[g]), logits, bound, label))
             follows = not forced
     return Comparison(matches, tuple(mismatches), tuple(failed))
 
@@ -187,13 +192,11 @@ def _mismatch(
     got: int,
     logits: NDArray[np.float32] | None,
     bound: float,
-    *,
-    follows: bool,
+    label: Label,
 ) -> Mismatch:
     expected, margin = int(golden.codes[frame, g]), float(golden.margins[frame, g])
     inside = logits is not None and 0 <= got < logits.shape[-1] and expected < logits.shape[-1]
     gap = float(logits[g, got]) - float(logits[g, expected]) if logits is not None and inside else None
     # Rounding moves two close logits past each other by little, and the larger one is still the one chosen.
     tie = margin < bound and (logits is None or (gap is not None and 0 <= gap < bound))
-    label: Label = "follows" if follows else "tie" if tie else "wrong"
-    return Mismatch(frame, g + 1, expected, got, margin, gap, label)
+    return Mismatch(frame, g + 1, expected, got, margin, gap, "tie" if tie and label == "wrong" else label)

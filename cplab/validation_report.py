@@ -23,7 +23,7 @@ SCHEMA = "cplab.validation/1"
 #: Mismatches and failed frames that are shown of each way of running; JSON has all.
 SHOWN = 20
 
-_COLOURS = {"tie": "yellow", "wrong": "red", "follows": "dim"}
+_COLOURS = {"tie": "yellow", "wrong": "red", "differs": "cyan", "follows": "dim"}
 
 
 def show(cell: ValidatedCell, console: Console) -> None:

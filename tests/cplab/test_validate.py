@@ -523,6 +523,8 @@ def test_a_lossy_format_is_gated_on_its_own_weights_and_compared_with_the_origin
     (cell,) = told["cells"]
     assert (cell["gate"]["passed"], cell["passed"], cell["lossy_weights"]) == (True, False, changed)
     assert cell["free_running"]["by_codebook"] == list(kept.sum(axis=0))
+    labels = {mismatch["label"] for mismatch in cell["teacher_forced"]["mismatches"]}
+    assert labels <= {"differs"}  # another model's codes are not wrong ones
     code, out, _, _ = command(golden, model=folder, variant="kv_f32")
     assert code == 0
     assert "weights changed" not in out
