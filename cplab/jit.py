@@ -14,6 +14,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,31 @@ intrinsic: Any = _intrinsic
 _COMPILED = ("jit.py", "constants.py", "arithmetic*.py", "oracle.py", "formats/*.py", "kernels/*.py")
 
 
+#: The CPU of `targeting`; None where code is made for numba's own target.
+_emitted_for: ContextVar[tuple[str, str] | None] = ContextVar("_emitted_for", default=None)
+
+
+@contextmanager
+def targeting(name: str, features: str) -> Iterator[None]:
+    """Let `target_cpu` and `has_feature` speak of another CPU: to emit code that is looked at, not run.
+
+    Args:
+        name: LLVM's name of the CPU, e.g. ``neoverse-n1``.
+        features: LLVM's feature string, e.g. ``+neon,+dotprod``.
+    """
+    token = _emitted_for.set((name, features))
+    try:
+        yield
+    finally:
+        _emitted_for.reset(token)
+
+
 def target_cpu() -> tuple[str, str]:
+    """CPU name and feature string that code is emitted for: numba's target, or that of `targeting`."""
+    return _emitted_for.get() or numba_cpu()
+
+
+def numba_cpu() -> tuple[str, str]:
     """CPU name and feature string that numba compiles for (not the host's, where the variables say otherwise)."""
     name = config.CPU_NAME or llvm.get_host_cpu_name()
     features = config.CPU_FEATURES
@@ -45,7 +70,7 @@ def target_cpu() -> tuple[str, str]:
 
 
 def has_feature(*names: str) -> bool:
-    """Whether numba's target has every one of these LLVM features, e.g. ``avx512f``."""
+    """Whether the target has every one of these LLVM features, e.g. ``avx512f``."""
     present = {item[1:] for item in target_cpu()[1].split(",") if item.startswith("+")}
     return present.issuperset(names)
 
@@ -58,7 +83,7 @@ def code_digest() -> str:
     for pattern in _COMPILED:
         for path in sorted(here.glob(pattern)):
             digest.update(path.relative_to(here).as_posix().encode() + b"\0" + path.read_bytes())
-    facts = (numba.__version__, llvmlite.__version__, platform.machine(), platform.python_version(), *target_cpu())
+    facts = (numba.__version__, llvmlite.__version__, platform.machine(), platform.python_version(), *numba_cpu())
     digest.update("\0".join(facts).encode())
     return digest.hexdigest()[:16]
 
