@@ -40,7 +40,7 @@ TARGETS = {
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", _X86_V3),
     "sse4": Target("x86_64-unknown-linux-gnu", "nehalem", _X86_V2),
     "neon": Target("aarch64-unknown-linux-gnu", "cortex-a72", _ARM),
-    "neon-dotprod": Target("aarch64-unknown-linux-gnu", "neoverse-n1", _ARM + ",+fullfp16,+dotprod"),
+    "neon-dotprod": Target("aarch64-unknown-linux-gnu", "neoverse-n1", _ARM + ",+aes,+crc,+lse,+sha2"),
 }
 
 

@@ -201,6 +201,27 @@ def test_another_target_holds_within_its_block_only():
     assert jit.target_cpu() == before
 
 
+#: What LLVM reads on Linux on a Neoverse N1, which has dot products.
+READ_ON_N1 = "+aes,+crc,+fp-armv8,+lse,+neon,-rand,+sha2,-sve"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "has"),
+    [
+        ("neoverse-n1", READ_ON_N1, True),
+        ("neoverse-n1", READ_ON_N1 + ",-dotprod", False),
+        ("cortex-a53", "+neon,+fp-armv8", False),
+        ("generic", "+neon,+dotprod", True),
+        ("generic", "+neon", False),
+        ("skylake-avx512", "+sse2,+avx512f", False),
+    ],
+)
+def test_dot_products_that_a_cpus_name_implies_are_known(cpu, features, has):
+    with jit.targeting(cpu, features):
+        assert jit.has_feature("dotprod") is has
+        assert jit.has_feature("neon", "dotprod") is (has and "+neon" in features)
+
+
 def shape_of(text, loop):
     fma = matches("|".join(FMA.values()), loop)
     return len(matches(r"prefetch|prfm", loop)), len(fma), bool(spills(text, loop))
