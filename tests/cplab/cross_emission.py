@@ -62,7 +62,10 @@ def _unit(target: Target, code: int) -> tuple[Any, tiles.Shapes]:
     module.data_layout = str(_machine(target).target_data)
     kind = ir.FunctionType(ir.VoidType(), [word] * len(tiles.Unit._fields))
     function = ir.Function(module, kind, "unit")
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    builder = ir.IRBuilder(function.append_basic_block("entry"))  # for stack slots alone, as in numba's functions
+    body = function.append_basic_block("body")
+    builder.branch(body)
+    builder.position_at_end(body)
     with jit.targeting(target.cpu, target.features):
         units.emit_unit_of(builder, code, tiles.Unit(*function.args))
         shapes = tiles.shapes(builder)
@@ -93,8 +96,8 @@ def unit_assembly(target: Target, code: int) -> tuple[str, tiles.Shapes]:
 
 
 def instructions(text: str) -> list[str]:
-    """Lines of assembly without comments; labels end with a colon."""
-    lines = (re.split(r"# |//", line)[0].strip() for line in text.splitlines())
+    """Lines of assembly without comments, their parts a space apart; labels end with a colon."""
+    lines = (" ".join(re.split(r"# |//", line)[0].split()) for line in text.splitlines())
     return [line for line in lines if line.endswith(":") or (line and not line.startswith("."))]
 
 
@@ -116,11 +119,10 @@ def spills(text: str, loop: list[str]) -> list[str]:
 
     An address that waits there is no spill in this sense: no sum waits for it.
     """
-    frame = [r"\(%rsp\b", r"\[sp\b"]
     lines = instructions(text)
-    if any(re.fullmatch(r"movq\s+%rsp, %rbp", line) for line in lines):
-        frame.append(r"\(%rbp\b")  # otherwise rbp holds anything
-    if any(re.match(r"(?:mov|add)\s+x29, sp\b", line) for line in lines):
-        frame.append(r"\[x29\b")
+    frame = [r"\(%rsp\b", r"\[sp\b"]
+    # Frame and base pointers, where the function has them; otherwise these registers hold anything.
+    frame += [rf"\(%{name}\b" for name in ("rbp", "rbx") if f"movq %rsp, %{name}" in lines]
+    frame += [rf"\[{name}\b" for name in ("x29", "x19") if any(re.match(rf"(mov|add) {name}, sp\b", x) for x in lines)]
     vector = r"%[xyz]mm|\b[qdv]\d+\b"
     return [line for line in loop if re.search("|".join(frame), line) and re.search(vector, line)]
