@@ -54,7 +54,7 @@ def scale(typingctx: Any, x: Any, x_step: Any, weight: Any, y: Any, y_step: Any,
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, x_step, weight, y, y_step, blocks, r = args
-        r = v.broadcast(builder, r)
+        r = v.spread(builder, r)
         with v.counted(builder, blocks) as k:
             scaled = builder.fmul(v.load(builder, _at(builder, x, x_step, k)), r)
             gain = v.load(builder, _at(builder, weight, v.i64(64), k))
@@ -130,7 +130,7 @@ def exp_minus(typingctx: Any, x: Any, blocks: Any, largest: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         x, blocks, largest = args
-        largest = v.broadcast(builder, largest)
+        largest = v.spread(builder, largest)
         with v.counted(builder, blocks) as k:
             at = _at(builder, x, v.i64(64), k)
             v.store(builder, v.exp(builder, builder.fsub(v.load(builder, at), largest)), at)
@@ -152,7 +152,7 @@ def weighted_sum(typingctx: Any, p: Any, count: Any, V: Any, V_step: Any, y: Any
             builder.store(v.splat(0.0), acc)
             column = _at(builder, V, v.i64(64), k)
             with v.counted(builder, count) as j:
-                weight = v.broadcast(builder, v.load(builder, _at(builder, p, v.i64(4), j), v.FLOAT))
+                weight = v.spread(builder, v.load(builder, _at(builder, p, v.i64(4), j), v.FLOAT))
                 value = v.load(builder, _at(builder, column, V_step, j))
                 builder.store(v.fma(builder, weight, value, builder.load(acc)), acc)
             v.store(builder, builder.load(acc), _at(builder, y, y_step, k))

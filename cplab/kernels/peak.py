@@ -13,7 +13,7 @@ from numba.core import cgutils
 
 from cplab.jit import intrinsic, jit
 from cplab.kernels import vectors as v
-from cplab.kernels.tiles import shapes
+from cplab.kernels.rows import float_shapes
 
 #: Turns of the loop in one timed call: a few milliseconds.
 _TURNS = 1_000_000
@@ -26,7 +26,7 @@ def _chains(typingctx: Any, turns: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         count = _chain_count(builder)
         slots = [cgutils.alloca_once_value(builder, v.splat(float(index))) for index in range(count)]
-        factor = v.broadcast(builder, builder.sitofp(args[0], v.FLOAT))
+        factor = v.spread(builder, builder.sitofp(args[0], v.FLOAT))
         with v.counted(builder, args[0]):
             for slot in slots:
                 builder.store(v.fma(builder, builder.load(slot), factor, factor), slot)
@@ -49,7 +49,7 @@ def _chain_width(typingctx: Any) -> Any:
 
 
 def _chain_count(builder: Any) -> int:
-    return max(tokens * rows for tokens, rows in shapes(builder))
+    return max(tokens * rows for tokens, rows in float_shapes(builder, v.F32_CODE))
 
 
 @jit(parallel=True)

@@ -40,7 +40,7 @@ def quantise_block(typingctx: Any, x: Any, x_step: Any, record: Any, parity: Any
         d = builder.fdiv(builder.bitcast(largest, v.FLOAT), ir.Constant(v.FLOAT, 127.0))
         zero = builder.fcmp_ordered("<", d, ir.Constant(v.FLOAT, _SMALLEST_NORMAL))
         # Dividing by one rounds a block that is too small to have a scale to zeros.
-        divisor = v.broadcast(builder, builder.select(zero, ir.Constant(v.FLOAT, 1.0), d))
+        divisor = v.spread(builder, builder.select(zero, ir.Constant(v.FLOAT, 1.0), d))
         d = builder.select(zero, ir.Constant(v.FLOAT, 0.0), d)
         v.store(builder, d, builder.add(record, builder.add(v.i64(SCALES), builder.shl(parity, v.i64(2)))))
         first = builder.add(record, builder.shl(parity, v.i64(2)))

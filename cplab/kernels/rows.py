@@ -12,10 +12,19 @@ from __future__ import annotations
 from typing import Any
 
 from cplab.kernels import vectors as v
-from cplab.kernels.tiles import Tile, Unit, emit_unit
+from cplab.kernels.tiles import Shapes, Tile, Unit, emit_unit, register_vectors
 
 #: Columns of a step: two vectors.
 _STEP = 2 * v.LANES
+
+
+def float_shapes(builder: Any, code: int) -> Shapes:
+    """The tiles of a float format on the target; decoding two bytes takes registers that float32 leaves."""
+    return {
+        32: ((8, 2), (4, 4), (2, 4), (1, 4)),
+        8: ((4, 1), (2, 2), (1, 4 if code == v.F32_CODE else 2)),
+        4: ((2, 1), (1, 2)),
+    }[register_vectors(builder)]
 
 
 def emit_float_unit(builder: Any, code: int, unit: Unit) -> None:
@@ -25,26 +34,36 @@ def emit_float_unit(builder: Any, code: int, unit: Unit) -> None:
         _emit_steps(builder, code, unit, tile, first, last)
 
     count = builder.lshr(unit.n, v.i64(5))
-    emit_unit(builder, unit, count, 4 * _STEP, list(range(v.LANES)), steps)
+    emit_unit(builder, unit, float_shapes(builder, code), count, 4 * _STEP, list(range(v.LANES)), steps)
 
 
 def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
     """Products of a tile over the steps ``first`` .. ``last - 1``, in ascending order for every lane."""
-    size = v.BYTES_PER_16[code]
+    size = 2 * v.BYTES_PER_16[code]
     block_bytes = builder.shl(unit.T, v.i64(6))
     rows = [builder.add(unit.w, builder.mul(unit.row_bytes, builder.add(tile.row, v.i64(r)))) for r in range(tile.rows)]
     x = builder.add(unit.x, builder.shl(tile.token, v.i64(6)))
     with v.counted(builder, last, start=first) as step:
-        offset = builder.mul(step, v.i64(2 * size))
         block = builder.add(x, builder.mul(builder.shl(step, v.i64(1)), block_bytes))
-        at = [builder.add(row, offset) for row in rows]
+        at = [builder.add(row, builder.mul(step, v.i64(size))) for row in rows]
         for address in at:
-            for line in range(0, 2 * size, v.CACHE_LINE):
+            for line in range(0, size, v.CACHE_LINE):
                 v.prefetch(builder, builder.add(address, builder.add(unit.ahead, v.i64(line))))
-        pairs = [v.decode_32(builder, code, address) for address in at]
-        for half in range(2):
-            for t in range(tile.tokens):
-                activation = v.load(builder, builder.add(block, v.i64(t * v.CACHE_LINE)))
-                for r in range(tile.rows):
-                    tile.accumulate(builder, r, t, pairs[r][half], activation)
-            block = builder.add(block, block_bytes)
+        # Where one token is all there is, a row is finished before the next is decoded; more tokens share a row's
+        # weights, and rows a token's activations.
+        groups = [[r] for r in range(tile.rows)] if tile.tokens == 1 else [list(range(tile.rows))]
+        for group in groups:
+            _emit_products(builder, code, tile, [(r, at[r]) for r in group], block, block_bytes)
+
+
+def _emit_products(
+    builder: Any, code: int, tile: Tile, rows: list[tuple[int, Any]], block: Any, block_bytes: Any
+) -> None:
+    """Products of 32 weights of some rows with all tokens of the tile."""
+    halves = [(r, v.decode_32(builder, code, address)) for r, address in rows]
+    for half in range(2):
+        for t in range(tile.tokens):
+            activation = v.load(builder, builder.add(block, v.i64(t * v.CACHE_LINE)))
+            for r, weights in halves:
+                tile.accumulate(builder, r, t, weights[half], activation)
+        block = builder.add(block, block_bytes)

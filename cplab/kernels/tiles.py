@@ -5,8 +5,9 @@ enough for the tile's activations to stay in the first-level cache while all 16 
 as registers hold. Within a tile R x N accumulators live in registers, one for each dot product (the canonical order
 allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up side by side.
 
-How many accumulators fit is the target's: a vector of 16 float32 is one register of AVX-512, two of AVX2, four of
-SSE and NEON. A tile that does not fit spills, and a spill in the inner loop costs more than the wider tile gains.
+How many accumulators fit is the target's and the format's: a vector of 16 float32 is one register of AVX-512, two of
+AVX2, four of SSE and NEON, and decoding wants some too. A tile that does not fit spills, and a spill in the inner loop
+costs more than the wider tile gains; a test reads the assembly of every one of them.
 """
 
 from __future__ import annotations
@@ -82,22 +83,23 @@ class Tile(NamedTuple):
 EmitSteps = Callable[[Any, Unit, Tile, Any, Any], None]
 
 
-def shapes(builder: Any) -> Shapes:
-    """The tiles that fit the registers of the target that is being compiled for."""
+def register_vectors(builder: Any) -> int:
+    """How many vectors of 16 float32 the registers of the target hold: 32 (AVX-512), 8 (AVX2, NEON) or 4 (SSE)."""
     x86 = v.is_x86(builder)
     if x86 and has_feature("avx512f"):
-        return (8, 2), (4, 4), (2, 4), (1, 4)
-    if not x86 or has_feature("avx"):
-        return (4, 1), (2, 2), (1, 4)
-    return (2, 1), (1, 2)
+        return 32
+    return 8 if not x86 or has_feature("avx") else 4
 
 
-def emit_unit(builder: Any, unit: Unit, steps: Any, step_bytes: int, lane_of: list[int], emit: EmitSteps) -> None:
+def emit_unit(
+    builder: Any, unit: Unit, shapes: Shapes, steps: Any, step_bytes: int, lane_of: list[int], emit: EmitSteps
+) -> None:
     """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
 
     Args:
         builder: where to.
         unit: the operands.
+        shapes: the tiles to cut it into; the last has one token.
         steps: how many steps the columns make (emitted int64).
         step_bytes: bytes of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
@@ -106,7 +108,7 @@ def emit_unit(builder: Any, unit: Unit, steps: Any, step_bytes: int, lane_of: li
     token = cgutils.alloca_once_value(builder, v.i64(0))
     chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
     chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
-    for tokens, rows in shapes(builder):
+    for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as first:
             room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, emit)
             _reduce(builder, unit, room, tokens, first, lane_of)

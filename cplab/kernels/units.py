@@ -9,12 +9,17 @@ from numba import types
 
 from cplab.jit import entry, intrinsic
 from cplab.kernels import vectors as v
-from cplab.kernels.quantised_rows import KINDS, emit_quantised_unit
-from cplab.kernels.rows import emit_float_unit
-from cplab.kernels.tiles import Unit
+from cplab.kernels.quantised_rows import KINDS, emit_quantised_unit, quantised_shapes
+from cplab.kernels.rows import emit_float_unit, float_shapes
+from cplab.kernels.tiles import Shapes, Unit
 
 #: Every format code that a unit can have.
 CODES = (*v.BYTES_PER_16, *KINDS)
+
+
+def shapes_of(builder: Any, code: int) -> Shapes:
+    """The (tokens, rows) of the tiles of a format on the target, widest first."""
+    return quantised_shapes(builder, KINDS[code]) if code in KINDS else float_shapes(builder, code)
 
 
 def emit_unit_of(builder: Any, code: int, unit: Unit) -> None:

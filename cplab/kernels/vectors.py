@@ -54,10 +54,11 @@ def splat_int(value: int) -> Any:
     return ir.Constant(INTS, [value] * LANES)
 
 
-def broadcast(builder: Any, scalar: Any) -> Any:
-    """A scalar float in all lanes."""
-    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, ir.Constant(I32, 0))
-    return builder.shuffle_vector(one, one, ir.Constant(INTS, [0] * LANES))
+def spread(builder: Any, scalar: Any, lanes: int = LANES) -> Any:
+    """A scalar of any type in all lanes of a vector."""
+    kind = ir.VectorType(scalar.type, lanes)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
+    return shuffle(builder, one, one, [0] * lanes)
 
 
 def load(builder: Any, address: Any, kind: Any = VECTOR, align: int = 4) -> Any:

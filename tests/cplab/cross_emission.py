@@ -68,7 +68,7 @@ def _unit(target: Target, code: int) -> tuple[Any, tiles.Shapes]:
     builder.position_at_end(body)
     with jit.targeting(target.cpu, target.features):
         units.emit_unit_of(builder, code, tiles.Unit(*function.args))
-        shapes = tiles.shapes(builder)
+        shapes = units.shapes_of(builder, code)
     builder.ret_void()
     return module, shapes
 
