@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from cplab.cachedir import require_writable
-from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list, run
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list, run, size_pool
 from cplab.errors import CplabError
 
 app = typer.Typer(
@@ -109,6 +109,23 @@ def run_one(
     outcome = sweep(options)
     print_cells(outcome.summary)
     return _code(outcome.summary)
+
+
+@app.command()
+def passes(
+    format: Annotated[str, typer.Option(help="How the weights are held: bf16, q8_0, ...")] = "bf16",
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1)] = 2,
+    model: Model = "synthetic:0.6b",
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
+) -> int:
+    """Time passes over 1, 2, 4, 8 and 16 tokens against one token and the multiply-add peak."""
+    size_pool(threads)
+    from bench.passes import measured_passes, show
+    from cplab.sources import load_model
+
+    rows = measured_passes(load_model(model), format, threads, rounds)
+    show(rows, f"passes of {format} on {threads} threads, {model}")
+    return GOOD
 
 
 @app.command()

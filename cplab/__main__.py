@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cplab.commandline import GATE_FAILED, GOOD, console, positive_list, run
+from cplab.commandline import GATE_FAILED, GOOD, console, positive_list, run, size_pool
 from cplab.errors import BadInputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The Qwen3-TTS code predictor: models and goldens.")
@@ -71,8 +70,7 @@ def validate(
 ) -> int:
     """Hold one implementation against a golden: the gate, each codebook, and what kind of difference each code is."""
     counts = positive_list(threads)
-    if "numba" not in sys.modules:  # the pool is sized once, when numba is imported
-        os.environ.setdefault("NUMBA_NUM_THREADS", str(max([*counts, os.cpu_count() or 1])))
+    size_pool(max(counts))
 
     from cplab.cachedir import require_writable
     from cplab.gating import validate_cell

@@ -6,6 +6,7 @@ Exit codes: 0 good; 1 wrong use or unreadable input, one line and no traceback; 
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,12 @@ def fail(message: str) -> int:
     """Print one line on standard error and give the exit code for wrong use."""
     errors.print("error: " + " ".join(message.split()))
     return WRONG_USE
+
+
+def size_pool(threads: int) -> None:
+    """Let numba's thread pool, which is sized once, when numba is imported, be large enough for a team."""
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(max(threads, os.cpu_count() or 1)))
 
 
 def positive_list(text: str, what: str = "threads") -> list[int]:

@@ -1,0 +1,104 @@
+"""Multi-token passes: what a pass over 1, 2, 4, 8 and 16 tokens takes beside one token, and of the multiply-add peak.
+
+A batch of B frames runs B tokens a pass, and the last pass of a recomputed frame runs 16 tokens; with them stands the
+machine's own multiply-add peak, measured in between. A pass over one token waits for memory; the question is how many
+tokens are almost free, and how near the peak a pass comes once arithmetic is what is waited for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from bench.records import Interval, Ratio
+from bench.stats import median_of_rounds, paired_ratio
+from cplab.commandline import console
+from cplab.decoder import Decoder
+from cplab.kernels.peak import measured_peak
+from cplab.model import Model
+from cplab.sources import synthetic
+from cplab.variant import Trace
+
+#: Frames that run at once.
+BATCHES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class PassRow:
+    """Passes over so many tokens.
+
+    Attributes:
+        tokens: through the layers in one pass.
+        ms: of one pass.
+        to_one: time beside a pass over one token, paired by round.
+        gmacs: thousand millions of multiply-adds a second.
+        of_peak: share of the multiply-add peak of the same round.
+    """
+
+    tokens: int
+    ms: Interval
+    to_one: Ratio
+    gmacs: float
+    of_peak: Interval
+
+
+def measured_passes(model: Model, format_name: str, threads: int, rounds: int) -> list[PassRow]:
+    """Measure passes of a format; every round runs every token count and the peak, one after another."""
+    cached = Decoder(model, threads, format=format_name)
+    recomputed = Decoder(model, threads, format=format_name, recompute=True)
+    times: dict[int, dict[int, list[float]]] = defaultdict(dict)
+    shares: dict[int, list[list[float]]] = defaultdict(list)
+    for number in range(-1, rounds):  # the first is a warm-up
+        peak = measured_peak(threads)
+        for tokens, milliseconds in _round(model, cached, recomputed, number):
+            if number >= 0:
+                times[tokens][number] = milliseconds
+                shares[tokens].append([_gmac(model, tokens) * 1e3 / ms / peak for ms in milliseconds])
+    rows = []
+    for tokens, of_rounds in times.items():
+        ms = median_of_rounds(list(of_rounds.values()))
+        to_one = paired_ratio(times[1], of_rounds)
+        assert to_one is not None
+        gmacs = _gmac(model, tokens) * 1e3 / ms.p50
+        rows.append(PassRow(tokens, ms, to_one, gmacs, median_of_rounds(shares[tokens])))
+    return rows
+
+
+def _round(model: Model, cached: Decoder, recomputed: Decoder, number: int) -> Iterator[tuple[int, list[float]]]:
+    """Milliseconds of passes by tokens, on frames that come only once."""
+    width, start = model.spec.talker_hidden, (number + 1) * max(BATCHES)
+    hidden = synthetic.hidden_states(model.name, max(BATCHES), width, start)
+    cb0 = synthetic.cb0_embeddings(model.name, max(BATCHES), width, start)
+    for count in BATCHES:
+        trace = Trace()
+        cached.predict(hidden[:count], cb0[:count], trace=trace)
+        yield count, [ns / 1e6 for ns in trace.pass_ns[1:]]
+    trace = Trace()
+    recomputed.predict(hidden[:1], cb0[:1], trace=trace)
+    yield model.spec.positions, [float(trace.pass_ns[-1]) / 1e6]
+
+
+def _gmac(model: Model, tokens: int) -> float:
+    """Thousand millions of multiply-adds of a pass; a head runs for each frame of a batch, else for the last token."""
+    spec = model.spec
+    head = spec.vocab * spec.hidden
+    return (tokens * (spec.weights_per_pass - head) + (tokens if tokens in BATCHES else 1) * head) / 1e9
+
+
+def show(rows: list[PassRow], title: str) -> None:
+    """Print a table of passes."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("tokens", "ms a pass", "x one token", "GMAC/s", "of the peak"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.tokens),
+            f"{row.ms.p50:.2f} [{row.ms.lo:.2f}, {row.ms.hi:.2f}]",
+            f"{row.to_one.ratio:.2f} [{row.to_one.lo:.2f}, {row.to_one.hi:.2f}]",
+            f"{row.gmacs:.1f}",
+            f"{100 * row.of_peak.p50:.0f} % [{100 * row.of_peak.lo:.0f}, {100 * row.of_peak.hi:.0f}]",
+        )
+    console.print(table)
