@@ -169,6 +169,11 @@ class _Sweep:
                     quick=options.quick,
                 )
             chosen = picked
+            self.facts["prefetch_bytes"] = {
+                str(cell): record.facts["prefetch_bytes"]
+                for cell, record in chosen.gated.items()
+                if record.facts.get("prefetch_bytes")
+            }
             self._rounds(chosen, progress, folder)
         return chosen
 

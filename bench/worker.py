@@ -109,7 +109,8 @@ def _gate(job: Job, variant: Variant, model: Model) -> CellRecord:
     given = load_golden(Path(job.golden)) if job.golden else None
     cell = gate_cell(variant, model, job.threads, golden=given, frames=job.gate_frames)
     quick = []
-    if cell.report.passed:
+    if cell.report.passed and job.quick_frames:
+        _tune(cell)
         for i in range(job.quick_frames):
             quick.append(_timed_call(cell.predictor, cell.golden, i)[0])
     facts = _facts(job, cell.predictor) | {
@@ -118,6 +119,15 @@ def _gate(job: Job, variant: Variant, model: Model) -> CellRecord:
         "free_running": cell.free_running,
     }
     return _record(job, _outcome(cell), facts=facts, warmup_ns=quick)
+
+
+def _tune(cell: CellGate) -> None:
+    """Find the prefetch distance of a variant that has one, the first time on a machine."""
+    from cplab.decoder import Decoder
+    from cplab.tuning import tune_once
+
+    if isinstance(cell.predictor, Decoder) and not cell.predictor.recompute:
+        tune_once(cell.predictor, cell.golden.hidden, cell.golden.cb0_embed)
 
 
 def _outcome(cell: CellGate) -> GateOutcome:
@@ -248,6 +258,7 @@ def _facts(job: Job, predictor: CodePredictor) -> dict[str, Any]:
         "one_region_a_frame": getattr(predictor, "runs_in_one_region", None) if job.threads > 1 else None,
         "target_cpu": name,
         "target_features": [f for f in wanted if f"+{f}" in features.split(",")],
+        "prefetch_bytes": getattr(predictor, "ahead_bytes", None),
         "loadavg_1m": round(os.getloadavg()[0], 2),
     }
 

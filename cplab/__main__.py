@@ -67,31 +67,34 @@ def validate(
     golden: Annotated[Path | None, typer.Option("--golden", help="A golden file; default: these weights' own.")] = None,
     variant: Annotated[str, typer.Option(help="Which implementation.")] = "kv_bf16",
     threads: Annotated[str, typer.Option(help="Such as 2, or 1,2,4, or 1-8.")] = "1",
+    json: Annotated[Path | None, typer.Option("--json", help="Write every count and every mismatch there.")] = None,
 ) -> int:
-    """Put one implementation through the gate on every frame of a golden."""
+    """Hold one implementation against a golden: the gate, each codebook, and what kind of difference each code is."""
     counts = positive_list(threads)
     if "numba" not in sys.modules:  # the pool is sized once, when numba is imported
         os.environ.setdefault("NUMBA_NUM_THREADS", str(max([*counts, os.cpu_count() or 1])))
 
-    from cplab.gating import gate_cell
+    from cplab.cachedir import require_writable
+    from cplab.gating import validate_cell
     from cplab.golden import load_golden
+    from cplab.golden_making import golden_for
     from cplab.sources import load_model
+    from cplab.validation_report import show, write_json
     from cplab.variant import get_variant
 
+    if json is not None:
+        require_writable(json)
     chosen = get_variant(variant)
     loaded = load_model(model)
     loaded.check_finite()
-    given = load_golden(golden) if golden is not None else None
-    good = True
+    original = load_golden(golden) if golden is not None else golden_for(loaded)
+    cells = []
     for count in counts:
-        result = gate_cell(chosen, loaded, count, golden=given)
-        good &= result.report.passed
-        note = f", {result.lossy_weights} weights changed by {chosen.format}" if result.lossy_weights else ""
-        console.print(f"{variant} x {count}: {result.report.summary()}{note}", highlight=False)
-        for check in result.report.checks:
-            if not check.passed:
-                console.print(f"  {check.name}: {check.detail}", highlight=False, markup=False)
-    return GOOD if good else GATE_FAILED
+        cells.append(validate_cell(chosen, loaded, count, original))
+        show(cells[-1], console)
+        if json is not None:
+            write_json(cells, model, json)
+    return GOOD if all(cell.passed for cell in cells) else GATE_FAILED
 
 
 @app.command()

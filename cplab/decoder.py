@@ -33,6 +33,7 @@ from cplab.model import Model
 from cplab.rope import rope_table
 from cplab.spec import Spec
 from cplab.streamed_weights import StreamedWeights, norms
+from cplab.tuning import found_distance
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 #: Frames that one call into compiled code takes at most; a larger batch is cut.
@@ -54,8 +55,8 @@ class Decoder:
         threads: team size, 1 or more.
         format: a name of `cplab.formats`.
         recompute: run all positions through the layers in every pass, as an engine without a KV cache does.
-        ahead_bytes: prefetch distance; changes times, never bits. Default: four rows of the residual's width, which
-            is what a one-token tile reads next.
+        ahead_bytes: prefetch distance; changes times, never bits. Default: what `cplab.tuning` found on this machine,
+            or four rows of the residual's width, which is what a one-token tile reads next.
     """
 
     def __init__(
@@ -76,7 +77,9 @@ class Decoder:
         self._kind = KINDS.get(self.format.code)
         self._plan = np.zeros(p.SIZE, np.int64)
         self._arrays: dict[int, NDArray[Any]] = {}
-        self._describe(spec, ahead_bytes or 4 * row_bytes(self.format, spec.hidden))
+        self._describe(spec)
+        self.tuning_key = f"{format} x {threads}"
+        self.ahead_bytes = ahead_bytes or found_distance(self.tuning_key) or 4 * row_bytes(self.format, spec.hidden)
         self._batch = 0
         self._reserve(1)
 
@@ -118,6 +121,15 @@ class Decoder:
         layers, heads = self._weights.layer_streams, self._weights.head_streams
         projection = self._weights.projection_stream
         return [s for head in heads for s in (*projection, *layers, head)]
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Prefetch distance of the weight streams, bytes; may be set between calls."""
+        return int(self._plan[p.AHEAD])
+
+    @ahead_bytes.setter
+    def ahead_bytes(self, distance: int) -> None:
+        self._plan[p.AHEAD] = distance
 
     @property
     def runs_in_one_region(self) -> bool:
@@ -163,13 +175,13 @@ class Decoder:
         finally:
             numba.set_num_threads(before)
 
-    def _describe(self, spec: Spec, ahead_bytes: int) -> None:
+    def _describe(self, spec: Spec) -> None:
         plan = self._plan
         plan[p.HIDDEN], plan[p.INTERMEDIATE], plan[p.LAYERS] = spec.hidden, spec.intermediate, spec.layers
         plan[p.HEADS], plan[p.KV_HEADS], plan[p.HEAD_DIM] = spec.heads, spec.kv_heads, spec.head_dim
         plan[p.VOCAB], plan[p.PASSES], plan[p.POSITIONS] = spec.vocab, spec.passes, spec.positions
         plan[p.TALKER_HIDDEN], plan[p.PROJECTED] = spec.talker_hidden, spec.projected
-        plan[p.RECOMPUTE], plan[p.AHEAD], plan[p.CLOCK] = self.recompute, ahead_bytes, time.CLOCK_MONOTONIC
+        plan[p.RECOMPUTE], plan[p.CLOCK] = self.recompute, time.CLOCK_MONOTONIC
         plan[p.OFFSET] = self._kind.offset if self._kind else 0
         plan[p.UNIT_CODE], plan[p.STAGE_CODE] = units.unit.address, stages.run_stage.address
         self._point(p.MATRICES, self._weights.matrices)

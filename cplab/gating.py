@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from cplab.gate import judge
 from cplab.gate_report import Report
 from cplab.golden import Golden
 from cplab.golden_making import golden_for
 from cplab.model import Model
+from cplab.oracle_quantised import ARITHMETICS
+from cplab.validation import Validation, validate
 from cplab.variant import CodePredictor, Variant
 
 #: Frames of the golden that is made on the spot for rounded weights.
@@ -34,7 +34,7 @@ class CellGate:
         golden: whose frames it was judged on.
         lossy_weights: weights that the format changed; 0 for a lossless pack.
         teacher_forced: share of codes equal to the original model's float32 golden, every earlier code pinned.
-        free_running: the same with its own codes fed back; both are 0 where rounded weights fail the gate.
+        free_running: the same with its own codes fed back; frames that end in an error count as unequal.
     """
 
     report: Report
@@ -62,32 +62,67 @@ def gate_cell(
         UnpackableError: a weight that the variant's format cannot hold.
     """
     rounded, lossy = model.repacked(variant.format)
-    if not lossy and variant.arithmetic == "f32":
+    law = _law(variant)
+    if not lossy and law == "f32":
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
         report = judge(predictor, model, original, tier=variant.tier, frames=frames)
         return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
-    own, original = _goldens(variant, model, rounded, golden)
+    own, original = _goldens(law, model, rounded, golden)
     predictor = variant.build(rounded, threads)
-    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=variant.arithmetic, frames=frames)
+    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames)
     at_least = None if frames is None else max(frames, _FIDELITY_FRAMES)
-    forced, free = fidelity(predictor, original, at_least) if report.passed else (0.0, 0.0)
-    return CellGate(report, predictor, own, lossy, forced, free)
+    kept = validate(predictor, original, frames=at_least)
+    return CellGate(report, predictor, own, lossy, kept.teacher_forced.share, kept.free_running.share)
 
 
-def _goldens(variant: Variant, model: Model, rounded: Model, given: Golden | None) -> tuple[Golden, Golden]:
-    """The golden that judges a variant's own law and weights, and the original's in float32."""
-    judges = given is not None and variant.arithmetic != "f32" and given.arithmetic == variant.arithmetic
-    own = given if given is not None and judges else golden_for(rounded, LOSSY_FRAMES, variant.arithmetic)
+def _law(variant: Variant) -> str:
+    """The arithmetic whose oracle judges a variant; another engine's own rounding is held against float32."""
+    return variant.arithmetic if variant.arithmetic in ARITHMETICS else "f32"
+
+
+def _goldens(law: str, model: Model, rounded: Model, given: Golden | None) -> tuple[Golden, Golden]:
+    """The golden that judges a law on rounded weights, and the original's in float32."""
+    judges = given is not None and law != "f32" and given.arithmetic == law
+    own = given if given is not None and judges else golden_for(rounded, LOSSY_FRAMES, law)
     original = given if given is not None and not judges else golden_for(model)
     original.require(model)
     return own, original
 
 
-def fidelity(predictor: CodePredictor, golden: Golden, frames: int | None = None) -> tuple[float, float]:
-    """Share of codes equal to a golden's, teacher-forced and free-running."""
-    part = slice(0, frames)
-    hidden, cb0, codes = golden.hidden[part], golden.cb0_embed[part], golden.codes[part]
-    forced = predictor.predict(hidden, cb0, forced=codes)
-    free = predictor.predict(hidden, cb0)
-    return float(np.mean(forced == codes)), float(np.mean(free == codes))
+@dataclass(frozen=True, slots=True)
+class ValidatedCell:
+    """The gate's verdict on a cell, and its codes beside the golden of the original weights.
+
+    Attributes:
+        variant: which implementation.
+        threads: on how many threads.
+        golden: of the model's own weights, whatever the variant's format makes of them.
+        report: the gate's, against the weights as the format holds them.
+        lossy_weights: weights that the format changed; 0 for a lossless pack.
+        found: the variant's codes beside ``golden``.
+    """
+
+    variant: Variant
+    threads: int
+    golden: Golden
+    report: Report
+    lossy_weights: int
+    found: Validation
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate passed and every code is the golden's."""
+        return self.report.passed and self.found.all_match
+
+
+def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) -> ValidatedCell:
+    """Gate a cell, then compare its codes with every frame of ``golden``, made from the model's weights.
+
+    Raises:
+        GoldenError: ``golden`` belongs to other weights.
+    """
+    gated = gate_cell(variant, model, threads, golden=golden)
+    same_model = gated.lossy_weights == 0 and _law(variant) == golden.arithmetic
+    found = validate(gated.predictor, golden, same_model=same_model)
+    return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

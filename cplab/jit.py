@@ -14,6 +14,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,31 @@ intrinsic: Any = _intrinsic
 _COMPILED = ("jit.py", "constants.py", "arithmetic*.py", "oracle.py", "formats/*.py", "kernels/*.py")
 
 
+#: The CPU of `targeting`; None where code is made for numba's own target.
+_emitted_for: ContextVar[tuple[str, str] | None] = ContextVar("_emitted_for", default=None)
+
+
+@contextmanager
+def targeting(name: str, features: str) -> Iterator[None]:
+    """Let `target_cpu` and `has_feature` speak of another CPU: to emit code that is looked at, not run.
+
+    Args:
+        name: LLVM's name of the CPU, e.g. ``neoverse-n1``.
+        features: LLVM's feature string, e.g. ``+neon,+dotprod``.
+    """
+    token = _emitted_for.set((name, features))
+    try:
+        yield
+    finally:
+        _emitted_for.reset(token)
+
+
 def target_cpu() -> tuple[str, str]:
+    """CPU name and feature string that code is emitted for: numba's target, or that of `targeting`."""
+    return _emitted_for.get() or numba_cpu()
+
+
+def numba_cpu() -> tuple[str, str]:
     """CPU name and feature string that numba compiles for (not the host's, where the variables say otherwise)."""
     name = config.CPU_NAME or llvm.get_host_cpu_name()
     features = config.CPU_FEATURES
@@ -45,9 +70,41 @@ def target_cpu() -> tuple[str, str]:
 
 
 def has_feature(*names: str) -> bool:
-    """Whether numba's target has every one of these LLVM features, e.g. ``avx512f``."""
-    present = {item[1:] for item in target_cpu()[1].split(",") if item.startswith("+")}
-    return present.issuperset(names)
+    """Whether the target has every one of these LLVM features, e.g. ``avx512f``.
+
+    LLVM lists what it reads of the machine; on Linux for Arm that leaves ``dotprod`` out, which it knows from the
+    CPU's name alone.
+    """
+    name, features = target_cpu()
+    present = {item[1:] for item in features.split(",") if item.startswith("+")}
+    absent = set(names) - present
+    if absent == {"dotprod"} and "sse2" not in present:
+        return _emits_sdot(name, features)
+    return not absent
+
+
+#: A sum of products of bytes: one instruction where there is one for it.
+_BYTE_PRODUCTS = """
+target triple = "aarch64-unknown-linux-gnu"
+declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)
+define i32 @products(<16 x i8> %a, <16 x i8> %b) {
+  %x = sext <16 x i8> %a to <16 x i32>
+  %y = sext <16 x i8> %b to <16 x i32>
+  %z = mul <16 x i32> %x, %y
+  %sum = call i32 @llvm.vector.reduce.add.v16i32(<16 x i32> %z)
+  ret i32 %sum
+}
+"""
+
+
+@cache
+def _emits_sdot(name: str, features: str) -> bool:
+    """Whether LLVM takes dot products of bytes for granted on an Arm CPU."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("aarch64-unknown-linux-gnu")
+    machine = target.create_target_machine(cpu=name, features=features, opt=2)
+    return "sdot" in machine.emit_assembly(llvm.parse_assembly(_BYTE_PRODUCTS))
 
 
 @cache
@@ -58,7 +115,7 @@ def code_digest() -> str:
     for pattern in _COMPILED:
         for path in sorted(here.glob(pattern)):
             digest.update(path.relative_to(here).as_posix().encode() + b"\0" + path.read_bytes())
-    facts = (numba.__version__, llvmlite.__version__, platform.machine(), platform.python_version(), *target_cpu())
+    facts = (numba.__version__, llvmlite.__version__, platform.machine(), platform.python_version(), *numba_cpu())
     digest.update("\0".join(facts).encode())
     return digest.hexdigest()[:16]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.formats import Format
-from cplab.kernels.quantised_rows import BLOCK, KINDS, STEP, TILE_ROWS
+from cplab.kernels.quantised_rows import BLOCK, KINDS, STEP
 from cplab.kernels.tiles import UNIT
 from cplab.kernels.vectors import BF16_CODE, LANES
 
@@ -33,7 +33,7 @@ def row_bytes(kind: Format, n: int) -> int:
 def streamed(kind: Format, packed: NDArray[Any]) -> NDArray[np.uint8]:
     """``[rows, n]`` in a format's storage -> bytes ``[rows / 16, 16 * row_bytes]``, a unit after the other.
 
-    Quantised: scales ``[steps][16 rows][2]``, then quants ``[4 tiles][lines][4 rows][64 bytes]`` (see
+    Quantised: scales ``[steps][16 rows][2]``, then quants ``[16 rows][lines][64 bytes]`` (see
     `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
     """
     if kind.blocks is None:
@@ -51,9 +51,8 @@ def streamed(kind: Format, packed: NDArray[Any]) -> NDArray[np.uint8]:
     if KINDS[kind.code].line_steps == 2:
         pairs = in_turn.reshape(rows, steps // 2, 2, STEP)
         in_turn = pairs[:, :, 0] | pairs[:, :, 1] << np.uint8(4)
-    tiles = in_turn.reshape(units, UNIT // TILE_ROWS, TILE_ROWS, -1, STEP).swapaxes(2, 3)
     of_steps = _filled(scales, padded // BLOCK).reshape(units, UNIT, steps, 2).swapaxes(1, 2)
-    parts = (np.ascontiguousarray(part).view(np.uint8).reshape(units, -1) for part in (of_steps, tiles))
+    parts = (np.ascontiguousarray(part).view(np.uint8).reshape(units, -1) for part in (of_steps, in_turn))
     return np.concatenate(list(parts), axis=1)
 
 

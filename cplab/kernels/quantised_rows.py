@@ -8,7 +8,7 @@ what: `tiles` is told the places.
 
 What lies in memory, and is made by `packing`:
 
-* a unit of weights: scales ``[steps][16 rows][2]`` F16, then quants ``[4 tiles][lines][4 rows][64 bytes]``. A line
+* a unit of weights: scales ``[steps][16 rows][2]`` F16, then quants ``[16 rows][lines][64 bytes]``. A line
   holds a step of Q8_0 (int8), or two of Q4_0: the first in the low nibbles, the second in the high ones, each as 0..15;
 * a panel of activations: ``[steps][T]`` records of 192 bytes: 64 int8; 16 int32 corrections, one a lane; the two
   blocks' scales in float32. Where weights are kept with an offset (nibbles, and Q8_0 under VNNI, whose first operand is
@@ -30,8 +30,6 @@ from cplab.kernels.tiles import Tile, Unit, emit_unit
 STEP, BLOCK = 64, 32
 #: Bytes of a record of activations, and where its corrections and scales start.
 RECORD_BYTES, CORRECTIONS, SCALES = 192, 64, 128
-#: Rows whose quants of one line stand side by side.
-TILE_ROWS = 4
 #: Where the canonical lane j stands.
 LANE_OF = [2 * j for j in range(8)] + [2 * j + 1 for j in range(8)]
 
@@ -73,16 +71,14 @@ def _emit_lines(builder: Any, kind: Quantised, unit: Unit, tile: Tile, lines: An
     """Products of a tile over the lines ``first`` .. ``last - 1``."""
     unit_bytes = builder.shl(unit.row_bytes, v.i64(4))
     scale_bytes = builder.mul(lines, v.i64(kind.line_steps * v.CACHE_LINE))
-    of_tile = builder.lshr(tile.row, v.i64(2))
-    within = builder.and_(tile.row, v.i64(TILE_ROWS - 1))
-    quants = builder.add(builder.add(unit.w, scale_bytes), builder.shl(within, v.i64(6)))
-    quants = builder.add(quants, builder.mul(of_tile, builder.mul(lines, v.i64(64 * TILE_ROWS))))
+    line_bytes = builder.shl(lines, v.i64(6))
+    first_row = builder.add(builder.add(unit.w, scale_bytes), builder.mul(tile.row, line_bytes))
+    rows = [builder.add(first_row, builder.mul(line_bytes, v.i64(r))) for r in range(tile.rows)]
     scales = builder.add(unit.w, builder.shl(tile.row, v.i64(2)))
     x = builder.add(unit.x, builder.mul(tile.token, v.i64(RECORD_BYTES)))
     step_bytes = builder.mul(unit.T, v.i64(RECORD_BYTES))
     with v.counted(builder, last, start=first) as line:
-        at = builder.add(quants, builder.mul(line, v.i64(64 * TILE_ROWS)))
-        stored = [builder.add(at, v.i64(64 * r)) for r in range(tile.rows)]
+        stored = [builder.add(row, builder.shl(line, v.i64(6))) for row in rows]
         for address in stored:
             v.prefetch(builder, builder.add(address, unit.ahead))
         for part in range(kind.line_steps):

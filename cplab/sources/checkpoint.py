@@ -14,6 +14,7 @@ from typing import Any
 
 from cplab.errors import UnreadableModelError
 from cplab.model import Model, Tensor
+from cplab.sources.config_section import Section
 from cplab.sources.safetensors_file import Stored, read_json, read_safetensors
 from cplab.spec import Spec
 
@@ -23,7 +24,7 @@ _CONFIG, _SINGLE, _INDEX = "config.json", "model.safetensors", "model.safetensor
 _MODEL_TYPE, _TOKENIZER = "qwen3_tts", "qwen3_tts_tokenizer_12hz"
 _WANTED = "the folder of a Qwen3-TTS-12Hz checkpoint is wanted"
 
-#: Spec field -> key of talker_config.code_predictor_config.
+#: Spec field -> key of talker_config.code_predictor_config; rope_theta stands in one of two places (`Section`).
 _KEYS = {
     "hidden": "hidden_size",
     "intermediate": "intermediate_size",
@@ -33,78 +34,8 @@ _KEYS = {
     "head_dim": "head_dim",
     "vocab": "vocab_size",
     "groups": "num_code_groups",
-    "rope_theta": "rope_theta",
     "rms_eps": "rms_norm_eps",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of config.json; nothing that is asked of it has a default.
-
-    Attributes:
-        path: of config.json.
-        at: where in it, such as ``talker_config.``.
-        values: what stands there.
-    """
-
-    path: Path
-    at: str
-    values: Mapping[str, Any]
-
-    def whole(self, key: str) -> int:
-        """A positive integer.
-
-        Raises:
-            UnreadableModelError: there is none under that key.
-        """
-        value = self._value(key)
-        if type(value) is not int or value < 1:
-            raise UnreadableModelError(f"{self.path}: {self.at}{key} is {value!r}; a positive integer is wanted")
-        return value
-
-    def real(self, key: str) -> float:
-        """A number.
-
-        Raises:
-            UnreadableModelError: there is none under that key.
-        """
-        value = self._value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnreadableModelError(f"{self.path}: {self.at}{key} is {value!r}; a number is wanted")
-        return float(value)
-
-    def section(self, key: str) -> Section:
-        """A part of this part.
-
-        Raises:
-            UnreadableModelError: there is none under that key.
-        """
-        value = self._value(key)
-        if not isinstance(value, dict):
-            raise UnreadableModelError(f"{self.path}: {self.at}{key} is {value!r}; an object is wanted")
-        return Section(self.path, f"{self.at}{key}.", value)
-
-    def must_be_plain(self) -> None:
-        """Refuse what the lab does not compute: biases, sliding windows, tied heads, other activations and RoPEs."""
-        if self._value("hidden_act") != "silu":
-            raise UnreadableModelError(f"{self.path}: {self.at}hidden_act is {self.values['hidden_act']!r}, not silu")
-        for key in ("attention_bias", "use_sliding_window", "tie_word_embeddings"):
-            if self.values.get(key):
-                raise UnreadableModelError(f"{self.path}: {self.at}{key} is set; the lab computes models without")
-        kinds = self.values.get("layer_types") or []
-        if any(kind != "full_attention" for kind in kinds):
-            raise UnreadableModelError(f"{self.path}: {self.at}layer_types has others than full_attention")
-        scaling = self.values.get("rope_scaling") or {}
-        types = {scaling.get("rope_type"), scaling.get("type")} if isinstance(scaling, dict) else {scaling}
-        # The talker's "default" with three sections is plain RoPE where the three positions are equal, as here.
-        if types - {None, "default"}:
-            raise UnreadableModelError(f"{self.path}: {self.at}rope_scaling is {scaling!r}; plain RoPE is computed")
-
-    def _value(self, key: str) -> Any:
-        if key not in self.values:
-            raise UnreadableModelError(f"{self.path}: {self.at}{key} is missing, and no default is taken for it")
-        return self.values[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +65,9 @@ class Checkpoint:
         section = self.code_predictor
         section.must_be_plain()
         values: dict[str, Any] = {
-            field: section.real(key) if field in ("rope_theta", "rms_eps") else section.whole(key)
-            for field, key in _KEYS.items()
+            field: section.real(key) if field == "rms_eps" else section.whole(key) for field, key in _KEYS.items()
         }
+        values["rope_theta"] = section.rope_theta()
         width = self.talker.whole("hidden_size")
         groups = self.talker.whole("num_code_groups")
         if groups != values["groups"]:
@@ -247,4 +178,4 @@ def _weights(folder: Path) -> dict[str, Stored]:
     return found
 
 
-__all__ = ["PREFIX", "Checkpoint", "Section", "code_predictor", "open_checkpoint", "read"]
+__all__ = ["PREFIX", "Checkpoint", "code_predictor", "open_checkpoint", "read"]

@@ -106,7 +106,7 @@ def talker_of(checkpoint: Checkpoint) -> tuple[Qwen3, list[Tensor]]:
         head_dim=section.whole("head_dim"),
         vocab=section.whole("vocab_size"),
         context=section.whole("max_position_embeddings"),
-        rope_theta=section.real("rope_theta"),
+        rope_theta=section.rope_theta(),
         rms_eps=section.real("rms_norm_eps"),
     )
     given = [name for name in checkpoint.stored if name.startswith(_TALKER) and not name.startswith(_PASSED_OVER)]

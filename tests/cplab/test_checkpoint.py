@@ -18,6 +18,7 @@ from cplab.formats import FORMATS
 from cplab.model import Model
 from cplab.oracle import Oracle
 from cplab.sources import checkpoint, load_model, synthetic
+from cplab.sources.talker import talker_of
 from cplab.spec import PRESETS
 
 PUBLISHED = Path(__file__).parents[2].parent / "shared" / "data" / "qwen3-tts-0.6b-customvoice.config.json"
@@ -184,6 +185,75 @@ def test_what_the_lab_does_not_compute_is_refused(tmp_path, whole, key, value):
 @pytest.mark.parametrize("value", [None, {"rope_type": "default"}, {"type": "default"}])
 def test_plain_rope_may_be_said_in_words(tmp_path, whole, tiny, value):
     whole.code_predictor["rope_scaling"] = value
+    assert load_model(str(whole.write(tmp_path / "m"))).digest() == tiny.digest()
+
+
+# -- RoPE as transformers 5 writes it ---------------------------------------------------------------------------------
+
+
+def by_transformers_5(section, **changes):
+    """Move a section's RoPE to where transformers 5 has it."""
+    scaling = section.pop("rope_scaling") or {}
+    section["rope_parameters"] = scaling | {"rope_theta": section.pop("rope_theta"), "rope_type": "default"} | changes
+
+
+def test_rope_parameters_say_theta_too(tmp_path, whole, tiny):
+    by_transformers_5(whole.code_predictor)
+    assert load_model(str(whole.write(tmp_path / "m"))).digest() == tiny.digest()
+    whole.code_predictor["rope_parameters"]["rope_theta"] = 10000
+    assert load_model(str(whole.write(tmp_path / "m"))).spec.rope_theta == 1e4
+
+
+def test_the_talkers_rope_parameters_say_theta_too(tmp_path, whole):
+    published, _ = talker_of(checkpoint.open_checkpoint(whole.write(tmp_path / "m")))
+    talker = whole.config["talker_config"]
+    by_transformers_5(talker)
+    assert talker["rope_parameters"]["mrope_section"] == [8, 8, 8]
+    assert talker_of(checkpoint.open_checkpoint(whole.write(tmp_path / "m")))[0] == published
+    talker["rope_parameters"]["rope_theta"] = 500000
+    assert talker_of(checkpoint.open_checkpoint(whole.write(tmp_path / "m")))[0].rope_theta == 5e5
+
+
+@pytest.mark.parametrize("place", ["code predictor", "talker"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, ["rope_parameters.rope_type is 'yarn'"]),
+        ({"rope_type": ["default"]}, ["rope_parameters.rope_type is ['default']"]),
+        ({"type": "linear"}, ["rope_parameters.type is 'linear'"]),
+        ({"partial_rotary_factor": 0.5}, ["rope_parameters.partial_rotary_factor"]),
+        ({"full_attention": {"rope_theta": 1e6}}, ["differs by type of layer (full_attention)"]),
+        ({"rope_theta": None}, ["rope_parameters.rope_theta is None"]),
+        ({"rope_theta": "1e6"}, ["rope_parameters.rope_theta is '1e6'"]),
+    ],
+)
+def test_rope_parameters_of_another_rope_are_refused(tmp_path, whole, place, changes, words):
+    by_transformers_5(whole.code_predictor if place == "code predictor" else whole.config["talker_config"], **changes)
+    folder = whole.write(tmp_path / "m")
+    at = "talker_config.code_predictor_config." if place == "code predictor" else "talker_config."
+    with pytest.raises(UnreadableModelError) as caught:
+        talker_of(checkpoint.open_checkpoint(folder)) if place == "talker" else load_model(str(folder))
+    assert all(word in str(caught.value) for word in [at + "rope_parameters", *words]), caught.value
+
+
+def test_theta_in_both_places_must_be_the_same(tmp_path, whole, tiny):
+    whole.code_predictor["rope_parameters"] = {"rope_theta": 1e6, "rope_type": "default"}
+    assert load_model(str(whole.write(tmp_path / "m"))).digest() == tiny.digest()
+    whole.code_predictor["rope_parameters"]["rope_theta"] = 1e4
+    refused(whole.write(tmp_path / "m"), "rope_theta is 1000000.0", "rope_parameters.rope_theta 10000.0")
+    whole.code_predictor["rope_theta"] = None  # some writers leave the old key behind, empty
+    assert load_model(str(whole.write(tmp_path / "m"))).spec.rope_theta == 1e4
+
+
+@pytest.mark.parametrize("said", [None, {}, {"rope_type": "default"}])
+def test_theta_that_stands_nowhere_is_refused(tmp_path, whole, said):
+    del whole.code_predictor["rope_theta"]
+    whole.code_predictor["rope_parameters"] = said
+    refused(whole.write(tmp_path / "m"), "rope_theta is missing, and no default is taken for it")
+
+
+def test_rope_parameters_without_theta_leave_it_to_the_old_key(tmp_path, whole, tiny):
+    whole.code_predictor["rope_parameters"] = {"rope_type": "default"}
     assert load_model(str(whole.write(tmp_path / "m"))).digest() == tiny.digest()
 
 

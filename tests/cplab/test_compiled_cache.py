@@ -1,21 +1,15 @@
-"""Compiled code is loaded, never made twice; a stale kernel cannot run; a smaller CPU gives the same bits."""
+"""Compiled code is loaded, never made twice, and a stale kernel cannot run."""
 
 from __future__ import annotations
 
-import platform
-import re
 import shutil
 from pathlib import Path
 
 import pytest
+from instruction_sets import HASWELL, NEHALEM, X86
 from small_models import digest, inputs, oracle_logits
 
 import cplab
-
-X86 = platform.machine() in ("x86_64", "AMD64")
-#: What llc calls a Haswell, as far as the kernels care, and no more.
-HASWELL = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+cx16"
-NEHALEM = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
 
 #: Runs every path of the team and the oracle, and says what numba found in its cache.
 RUN = """
@@ -199,84 +193,3 @@ def test_another_target_is_another_cache(digest_after):
         digest_after(None, NUMBA_CPU_NAME="nehalem", NUMBA_CPU_FEATURES=NEHALEM),
     }
     assert len(found) == 4
-
-
-# -- other CPUs -------------------------------------------------------------------------------------------------------
-
-ASSEMBLY = """
-import json
-from cplab import jit
-from cplab.kernels import units
-print(json.dumps([units.unit.compiled._library.get_asm_str(), jit.has_feature("avx512f"), jit.has_feature("fma")]))
-"""
-
-
-def registers(assembly):
-    return {kind for kind in ("xmm", "ymm", "zmm") if re.search(rf"%{kind}\d", assembly)}
-
-
-def cut_down(name, features):
-    return {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features}
-
-
-@pytest.mark.skipif(not X86, reason="x86 instruction sets")
-@pytest.mark.parametrize(
-    ("name", "features", "widest"), [("haswell", HASWELL, "ymm"), ("nehalem", NEHALEM, "xmm")], ids=["avx2", "sse4"]
-)
-def test_a_smaller_cpus_code_holds_no_wider_registers(fresh_process, tmp_path, name, features, widest):
-    assembly, avx512, fma = fresh_process(ASSEMBLY, CPLAB_CACHE=tmp_path, **cut_down(name, features))
-    assert registers(assembly) == {"xmm", widest}
-    assert not avx512
-    assert ("vfmadd" in assembly) is fma
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not X86, reason="x86 instruction sets")
-@pytest.mark.parametrize(
-    ("name", "features"),
-    [
-        pytest.param("haswell", HASWELL, id="avx2"),
-        pytest.param("nehalem", NEHALEM, id="sse4"),
-    ],
-)
-def test_a_smaller_cpu_gives_the_same_bits(fresh_process, expected, name, features):
-    if not native_has(fresh_process, features):
-        pytest.skip(f"this CPU cannot run code for {name}")
-    found = fresh_process(RUN, NUMBA_NUM_THREADS=2, **cut_down(name, features))
-    assert set(found["digests"]) == {expected}
-
-
-def native_has(fresh_process, features):
-    names = [f[1:] for f in features.split(",")]
-    return fresh_process(f"import json\nfrom cplab import jit\nprint(json.dumps(jit.has_feature(*{names!r})))")
-
-
-@pytest.mark.skipif(not X86, reason="x86 instruction sets")
-def test_avx512_keeps_accumulators_in_registers(fresh_process, tmp_path):
-    if not native_has(fresh_process, "+avx512f"):
-        pytest.skip("this CPU has no AVX-512")
-    assembly, _, _ = fresh_process(ASSEMBLY, CPLAB_CACHE=tmp_path)
-    loops = inner_loops(assembly)
-    multiplying = [loop for loop in loops if any("vfmadd" in line and "zmm" in line for line in loop)]
-    assert len(multiplying) >= 12  # 3 formats x 4 tile sizes
-    spills = [
-        line for loop in multiplying for line in loop if re.search(r"v?mov[a-z0-9]*\s+%[xyz]mm\d+, .*\(%rsp\)", line)
-    ]
-    assert spills == []
-    # 4 rows of one token: 8 multiply-adds a turn (2 blocks), each of its own accumulator chain.
-    assert any(sum("vfmadd" in line for line in loop) == 8 for loop in multiplying)
-
-
-def inner_loops(assembly):
-    """Runs of instructions from a label to the jump back to it, with no other label between."""
-    loops, label, body = [], None, []
-    for line in assembly.splitlines():
-        found = re.match(r"(\.?L\w+):", line)
-        if found:
-            label, body = found.group(1), []
-        elif label is not None:
-            body.append(line)
-            if re.match(rf"\s+j\w+\s+{re.escape(label)}\s*$", line):
-                loops.append(body)
-                label = None
-    return loops

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from small_models import same_bits
 from cplab import arithmetic as law
 from cplab.formats import FLOAT_FORMATS, FORMATS
 from cplab.jit import jit
-from cplab.kernels import blocks, units, vectors
+from cplab.kernels import blocks, packing, units, vectors
 
 F = np.float32
 SENTINEL = F(-123.25)
@@ -44,19 +45,23 @@ def misaligned(array, by=4):
     return view
 
 
+def at(array):
+    return array.ctypes.data
+
+
 def panel(x):
     """``[T, n]`` -> ``[n / 16][T][16]``."""
     T, n = x.shape
     return np.ascontiguousarray(x.reshape(T, n // 16, 16).transpose(1, 0, 2))
 
 
-def run_unit(code, W, row_bytes, n, x, *, y_token=64, ahead=4096):
-    """`units.unit` over tokens ``x [T, n]``: y ``[T, 16]``, with what stands between the tokens' rows left alone."""
-    T = len(x)
+def run_unit(kind, packed, x, *, y_token=64, ahead=4096, by=4):
+    """`units.unit` over 16 packed rows and tokens ``x [T, n]``: y ``[T, 16]``; what stands between is left alone."""
+    T, n = x.shape
     y = misaligned(np.full((T, y_token // 4), SENTINEL, F))
-    p = misaligned(panel(x))
+    p, W = misaligned(panel(x)), misaligned(packing.streamed(kind, packed), by)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(units.unit.address)
-    call(code, W.ctypes.data, row_bytes, n, p.ctypes.data, T, y.ctypes.data, y_token, ahead)
+    call(kind.code, at(W), packing.row_bytes(kind, n), n, at(p), T, at(y), y_token, ahead)
     assert (y[:, 16:] == SENTINEL).all()
     return y[:, :16].copy()
 
@@ -78,8 +83,7 @@ def test_rows_times_tokens_is_the_laws_dot(format_name, n):
     for T in range(1, 18):
         rng = np.random.default_rng(T)
         W, x = values("plain", rng, (16, n), format_name), values("plain", rng, (T, n))
-        packed = misaligned(kind_of.pack(W), by=kind_of.storage.itemsize)
-        got = run_unit(kind_of.code, packed, packed.strides[0], n, x)
+        got = run_unit(kind_of, kind_of.pack(W), x, by=kind_of.storage.itemsize)
         assert same_bits(got, expected_unit(W, x)), f"T={T}"
 
 
@@ -99,10 +103,7 @@ def test_rows_times_tokens_for_any_values_strides_and_alignments(format_name, T,
     kind_of = FLOAT_FORMATS[format_name]
     rng = np.random.default_rng(seed)
     W, x = values(of_w, rng, (16, n), format_name), values(of_x, rng, (T, n))
-    wide = np.zeros((16, n + 32), kind_of.storage)  # rows need not touch
-    wide[:, :n] = kind_of.pack(W)
-    wide = misaligned(wide, by)
-    got = run_unit(kind_of.code, wide, wide.strides[0], n, x, y_token=gap, ahead=ahead)
+    got = run_unit(kind_of, kind_of.pack(W), x, y_token=gap, ahead=ahead, by=by)
     assert same_bits(got, expected_unit(W, x))
 
 
@@ -112,7 +113,7 @@ def test_rows_keep_subnormal_weights_inputs_and_results():
         W = values("subnormal", rng, (16, 32), name)
         assert (np.abs(W)[W != 0] < (2.0**-14 if name == "f16" else 2.0**-126)).all()
         x = values("plain", rng, (3, 32)) * F(1 if name != "f16" else 2.0**-115)
-        got = run_unit(kind_of.code, kind_of.pack(W), 32 * kind_of.storage.itemsize, 32, x)
+        got = run_unit(kind_of, kind_of.pack(W), x)
         assert (np.abs(got) < 2.0**-120).all()
         assert (got != 0).any()
         assert same_bits(got, expected_unit(W, x))
@@ -132,14 +133,13 @@ def test_rows_decode_every_finite_pattern(format_name):
     stored, truth = stored[: len(stored) // 16 * 16], truth[: len(truth) // 16 * 16]
     W = np.zeros((len(stored), 32), kind_of.storage)
     W[:, 21] = stored
-    got = [
-        run_unit(kind_of.code, W[at : at + 16], W.strides[0], 32, np.ones((1, 32), F))[0] for at in range(0, len(W), 16)
-    ]
+    got = [run_unit(kind_of, W[first : first + 16], np.ones((1, 32), F))[0] for first in range(0, len(W), 16)]
     assert same_bits(np.concatenate(got), truth + F(0))  # an accumulator from +0 makes -0 +0
 
 
 def test_an_unknown_format_code_does_nothing():
-    got = run_unit(99, np.ones((16, 32), F), 128, 32, np.ones((2, 32), F))
+    unknown = replace(FORMATS["f32"], code=99)
+    got = run_unit(unknown, np.ones((16, 32), F), np.ones((2, 32), F))
     assert (got == SENTINEL).all()
 
 
@@ -200,10 +200,6 @@ def block_decode(code, x, y, y_step, n):
 def law_exp_minus(x, largest, y):
     for k in range(len(x)):
         y[k] = law.exp(x[k] - largest)
-
-
-def at(array):
-    return array.ctypes.data
 
 
 def spread(x, step):

@@ -1,0 +1,128 @@
+"""Emit the matrix kernels for any CPU, and find the innermost loops in the assembly that comes out.
+
+The product's own emission is called, and LLVM optimises as numba has it do, but in a module of another target: what an
+Arm machine would run is read on this one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import config
+
+from cplab import jit
+from cplab.kernels import tiles, units
+
+_X86_V2 = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
+_X86_V3 = _X86_V2 + ",+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe"
+_X86_V4 = _X86_V3 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_ARM = "+neon,+fp-armv8"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A CPU to emit for, as LLVM names it."""
+
+    triple: str
+    cpu: str
+    features: str
+
+
+TARGETS = {
+    "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", _X86_V4 + ",-prefer-256-bit"),
+    "vnni": Target("x86_64-unknown-linux-gnu", "icelake-server", _X86_V4 + ",+avx512vnni,-prefer-256-bit"),
+    "avx-vnni": Target("x86_64-unknown-linux-gnu", "alderlake", _X86_V3 + ",+avxvnni"),
+    "avx2": Target("x86_64-unknown-linux-gnu", "haswell", _X86_V3),
+    "sse4": Target("x86_64-unknown-linux-gnu", "nehalem", _X86_V2),
+    "neon": Target("aarch64-unknown-linux-gnu", "cortex-a72", _ARM),
+    "neon-dotprod": Target("aarch64-unknown-linux-gnu", "neoverse-n1", _ARM + ",+aes,+crc,+lse,+sha2"),
+}
+
+
+@cache
+def _machine(target: Target) -> Any:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    # Relocation and code model are what numba's JIT asks for on each architecture.
+    reloc = "static" if target.triple.startswith("x86") else "default"
+    options = {"cpu": target.cpu, "features": target.features, "opt": config.OPT, "reloc": reloc, "jit": True}
+    return llvm.Target.from_triple(target.triple).create_target_machine(**options)
+
+
+def _unit(target: Target, code: int) -> tuple[Any, tiles.Shapes]:
+    """A function of int64s that is a unit of a format and nothing else, and the tiles that it is made of."""
+    word = ir.IntType(64)
+    module = ir.Module("cross")
+    module.triple = target.triple
+    module.data_layout = str(_machine(target).target_data)
+    kind = ir.FunctionType(ir.VoidType(), [word] * len(tiles.Unit._fields))
+    function = ir.Function(module, kind, "unit")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))  # for stack slots alone, as in numba's functions
+    body = function.append_basic_block("body")
+    builder.branch(body)
+    builder.position_at_end(body)
+    with jit.targeting(target.cpu, target.features):
+        units.emit_unit_of(builder, code, tiles.Unit(*function.args))
+        shapes = tiles.shapes(builder)
+    builder.ret_void()
+    return module, shapes
+
+
+@cache
+def unit_assembly(target: Target, code: int) -> tuple[str, tiles.Shapes]:
+    """The machine code of 16 rows of a format times any number of tokens, and the (tokens, rows) of its tiles."""
+    machine = _machine(target)
+    emitted, shapes = _unit(target, code)
+    module = llvm.parse_assembly(str(emitted))
+    module.verify()
+    # numba's two rounds: a cheap one that rotates loops, then the full one.
+    for level in (0, config.OPT):
+        tuning = llvm.create_pipeline_tuning_options(speed_level=int(level))
+        tuning.loop_vectorization = bool(level) and bool(config.LOOP_VECTORIZE)
+        tuning.slp_vectorization = bool(level) and bool(config.SLP_VECTORIZE)
+        passes = llvm.create_pass_builder(machine, tuning)
+        manager = passes.getModulePassManager()
+        if not level:
+            manager.add_loop_rotate_pass()
+            manager.add_instruction_combine_pass()
+            manager.add_jump_threading_pass()
+        manager.run(module, passes)
+    return str(machine.emit_assembly(module)), shapes
+
+
+def instructions(text: str) -> list[str]:
+    """Lines of assembly without comments, their parts a space apart; labels end with a colon."""
+    lines = (" ".join(re.split(r"# |//", line)[0].split()) for line in text.splitlines())
+    return [line for line in lines if line.endswith(":") or (line and not line.startswith("."))]
+
+
+def innermost_loops(text: str) -> list[list[str]]:
+    """Instructions of every innermost loop: from a label to a jump back to it, with no other such span inside."""
+    lines = instructions(text)
+    labels = {line[:-1]: i for i, line in enumerate(lines) if line.endswith(":")}
+    spans = set()
+    for i, line in enumerate(lines):
+        jump = re.match(r"(?:j\w+|b|b\.\w+|cbn?z|tbn?z)\s(?:.*,)?\s*([.\w$]+)$", line)
+        if jump and labels.get(jump.group(1), i) < i:
+            spans.add((labels[jump.group(1)], i))
+    inner = [(a, b) for a, b in spans if not any((a, b) != (c, d) and a <= c and d <= b for c, d in spans)]
+    return [[line for line in lines[a : b + 1] if not line.endswith(":")] for a, b in sorted(inner)]
+
+
+def spills(text: str, loop: list[str]) -> list[str]:
+    """Instructions of a loop in which a vector register meets the stack frame of the function in ``text``.
+
+    An address that waits there is no spill in this sense: no sum waits for it.
+    """
+    lines = instructions(text)
+    frame = [r"\(%rsp\b", r"\[sp\b"]
+    # Frame and base pointers, where the function has them; otherwise these registers hold anything.
+    frame += [rf"\(%{name}\b" for name in ("rbp", "rbx") if f"movq %rsp, %{name}" in lines]
+    frame += [rf"\[{name}\b" for name in ("x29", "x19") if any(re.match(rf"(mov|add) {name}, sp\b", x) for x in lines)]
+    vector = r"%[xyz]mm|\b[qdv]\d+\b"
+    return [line for line in loop if re.search("|".join(frame), line) and re.search(vector, line)]
