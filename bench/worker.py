@@ -147,17 +147,17 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     import psutil
 
     from bench.host_load import load_between, steal_and_throttle
-    from cplab.gating import LOSSY_FRAMES
+    from cplab.gating import LOSSY_FRAMES, law_of
     from cplab.golden import load_golden
     from cplab.golden_making import golden_for
     from cplab.kernels import compiling
 
-    as_it_is = not job.lossy and variant.arithmetic == "f32"
+    as_it_is = not job.lossy and law_of(variant) == "f32"
     judged, lossy = (model, 0) if as_it_is else model.repacked(variant.format)
     if as_it_is and job.golden:
         golden = load_golden(Path(job.golden))
     else:
-        golden = golden_for(judged, LOSSY_FRAMES, variant.arithmetic)  # the gate's, found again
+        golden = golden_for(judged, LOSSY_FRAMES, law_of(variant))  # the gate's, found again
     predictor = variant.build(judged, job.threads)
     compile_s = compiling.compile_seconds()
     load_s = time.perf_counter() - started - compile_s

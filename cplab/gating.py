@@ -62,7 +62,7 @@ def gate_cell(
         UnpackableError: a weight that the variant's format cannot hold.
     """
     rounded, lossy = model.repacked(variant.format)
-    law = _law(variant)
+    law = law_of(variant)
     if not lossy and law == "f32":
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
@@ -76,7 +76,7 @@ def gate_cell(
     return CellGate(report, predictor, own, lossy, kept.teacher_forced.share, kept.free_running.share)
 
 
-def _law(variant: Variant) -> str:
+def law_of(variant: Variant) -> str:
     """The arithmetic whose oracle judges a variant; another engine's own rounding is held against float32."""
     return variant.arithmetic if variant.arithmetic in ARITHMETICS else "f32"
 
@@ -123,6 +123,6 @@ def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) 
         GoldenError: ``golden`` belongs to other weights.
     """
     gated = gate_cell(variant, model, threads, golden=golden)
-    same_model = gated.lossy_weights == 0 and _law(variant) == golden.arithmetic
+    same_model = gated.lossy_weights == 0 and law_of(variant) == golden.arithmetic
     found = validate(gated.predictor, golden, same_model=same_model)
     return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

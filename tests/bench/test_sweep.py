@@ -132,7 +132,8 @@ def test_a_quantised_variant_is_timed_and_never_called_exact(tmp_path):
     assert 0.5 < quantised.fidelity.teacher_forced <= 1
     # Timed calls ran frames of the rounded model's golden, 33 of them, and gave its codes.
     records = [r for r in read_records(folder / "records.jsonl") if r.variant == "quantised" and r.phase == "timed"]
-    assert all(r.gate.status == "pass" and len(r.samples_ns) == 3 for r in records)
+    assert all(r.gate.status == "pass" for r in records)
+    assert [r.frame_ids for r in records] == [[4, 5, 6], [7, 8, 9]]  # one made on the spot would hold six frames
     assert "Fastest exact: good" in (folder / "report.md").read_text()
 
 

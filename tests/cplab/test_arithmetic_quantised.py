@@ -61,6 +61,17 @@ def test_halves_go_to_even():
     assert q[1:10].tolist() == [0, 2, 2, 4, 126, 0, -2, -2, -126]
 
 
+def test_the_quotient_is_a_division_and_no_product_with_an_inverse():
+    """Beside the halves the two round to different integers."""
+    rng = np.random.default_rng(9)
+    found = []
+    for amax in rng.uniform(0.5, 2, 60).astype(F):
+        halves = (rng.integers(-126, 126, 10) + 0.5).astype(F) * model.divided(amax, 127)
+        beside = [halves, np.nextafter(halves, F(0)), np.nextafter(halves, F(np.inf) * np.sign(halves))]
+        found.append(block(amax, *np.concatenate(beside)))
+    assert agrees(np.concatenate(found))
+
+
 @pytest.mark.parametrize("at", [0, 17, 31, 32, 63])
 @pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
 def test_one_value_that_is_no_number_is_said(at, bad):

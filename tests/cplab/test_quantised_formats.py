@@ -47,6 +47,9 @@ def rows(kind):
     ties = (rng.integers(-2 * step, 2 * step, (100, 32)) / F(2)).astype(F)
     ties[:, 0], ties[:, 31] = step, rng.choice([-step, step], 100)
     found += [ties, ties * F(2.0**-30), np.nextafter(ties, F(0)), np.nextafter(ties, F(np.inf))]
+    for beside in (np.nextafter(ties, F(0)), np.nextafter(ties, F(np.inf))):
+        beside[:, 0] = step  # d is one, so that adding a half would round where the package does not
+        found.append(beside)
     found.append(np.where(rng.random((50, 32)) < 0.5, F(-1), F(1)))  # several of largest magnitude, of both signs
     found += [np.array([[a] + [0] * 30 + [b]], F) for a in (-3, 3, 0.0, -0.0) for b in (-3, 3, 1)]
     found += [np.array([[largest] + [-largest] * 31], F), np.array([[-largest, largest / 2] + [1e-45] * 30], F)]
