@@ -148,9 +148,11 @@ class Spoken:
         logits: its CB0 logits, ``[V]`` f32.
         codes: the frame before each call but the first, ``[groups]`` int32.
         ended: whether the end code was chosen.
+        rules: as in `Call`, with the length that was asked for.
     """
 
     prefill: Float32
+    rules: dict[str, Any]
     inputs: list[Float32] = field(default_factory=list)
     hidden: list[Float32] = field(default_factory=list)
     logits: list[Float32] = field(default_factory=list)
@@ -175,8 +177,8 @@ def speak(model: nn.Module, call: Call, frames: int, progress: Callable[[], None
     """
     import torch
 
-    spoken = Spoken(call.tensors["inputs_embeds"][0].numpy().copy())
     rules = call.rules | {"max_new_tokens": frames + 1}  # a token's other codes are made when the next is asked for
+    spoken = Spoken(call.tensors["inputs_embeds"][0].numpy().copy(), rules)
     with torch.inference_mode(), _recorded(model.talker, spoken, progress), _quiet():
         result = model.talker.generate(**call.tensors, **rules)
     chosen = result.sequences[0].numpy()

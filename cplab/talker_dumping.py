@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from cplab.recorded import Prompt, codec_embedding
 from cplab.sources.checkpoint import Checkpoint, code_predictor
 from cplab.sources.talker import talker_digest, talker_of
 from cplab.talker_dump import TalkerDump
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Float32 = NDArray[np.float32]
 
@@ -87,11 +91,11 @@ def make_dump(
         talker_digest=talker_digest(talker),
         code_predictor_digest=predictor.digest(),
         config={"talker": asdict(dims), "code_predictor": predictor.spec.as_dict(), **tokens},
-        rules=call.rules,
+        rules=spoken.rules,
         provenance=provenance | (about or {}),
     )
     check(dump)
-    _check_code_predictor(model.talker.code_predictor, dump)
+    check_code_predictor(model.talker.code_predictor, dump)
     return dump
 
 
@@ -117,7 +121,12 @@ def check(dump: TalkerDump) -> None:
             )
 
 
-def _check_code_predictor(module: object, dump: TalkerDump) -> None:
+def check_code_predictor(module: nn.Module, dump: TalkerDump) -> None:
+    """The code predictor alone, on the recorded states, gives the codes that it gave in the loop.
+
+    Raises:
+        OfficialMismatchError: naming the first frame and code that differ.
+    """
     codes, _ = official.greedy_codes(module, dump.hidden, dump.cb0_embed)
     wrong = np.argwhere(codes != dump.codes[:, 1:])
     if len(wrong):

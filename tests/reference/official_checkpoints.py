@@ -73,7 +73,9 @@ def saved(folder, spec, *, shards=False, seed=1, dtype="bfloat16", **talker_numb
         for name, weight in module.named_parameters():
             if "norm" in name or name.endswith(".bias"):
                 weight.add_(0.2 * torch.randn(weight.shape))
-            elif "embedding" not in name:
+            elif "embedding" in name:
+                weight.mul_(25)  # std 0.5, so that what was said is heard in what follows
+            else:
                 weight.mul_(50 * weight.shape[-1] ** -0.5)  # std 1 / sqrt(inputs), whatever the width
         for weight in module.parameters():  # not the module as a whole, which would round RoPE's frequencies too
             weight.data = weight.data.to(getattr(torch, dtype))
