@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cplab.commandline import GATE_FAILED, GOOD, console, positive_list, run, size_pool
+from cplab.commandline import GATE_FAILED, GOOD, console, positive_list, run, size_pool, ticking
 from cplab.errors import BadInputError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The Qwen3-TTS code predictor: models and goldens.")
@@ -27,35 +27,73 @@ def _about() -> None:
 def golden(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the .npz goes.")],
     model: ModelOption = "synthetic:0.6b",
-    reference: Annotated[str, typer.Option(help="oracle, or torch: the official class must agree.")] = "oracle",
-    frames: Annotated[int, typer.Option(help="How many frames, at least 2.")] = 33,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="oracle, or torch: the official class must agree. Default: oracle without talker."),
+    ] = None,
+    frames: Annotated[
+        int | None, typer.Option(help="How many frames, at least 2. Default: 33, or what is given.")
+    ] = None,
+    hidden: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="Recorded hidden states [F, talker_hidden] f32.")
+    ] = None,
+    cb0: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="Their CB0 codes, [F] or [F, 16]; checkpoints only.")
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Have the checkpoint's official talker say this.")] = None,
+    language: Annotated[str | None, typer.Option(help="Of the text. Default: auto.")] = None,
+    speaker: Annotated[str | None, typer.Option(help="Who says it. Default: nobody in particular.")] = None,
+    non_streaming: Annotated[
+        bool, typer.Option("--non-streaming", help="The whole text in the prefill, not a token a frame.")
+    ] = False,
+    from_talker: Annotated[
+        Path | None, typer.Option(metavar="PREFILL.npz", help="Have the official talker go on from this prefill.")
+    ] = None,
+    dump: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npz", help="What the talker took in and gave. Default: beside the golden."),
+    ] = None,
     arithmetic: Annotated[str, typer.Option(help="f32, or q8_0 or q4_0: of the model rounded to that format.")] = "f32",
 ) -> int:
     """Make a golden file: inputs, codes and digests of logits."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from cplab.cachedir import require_writable
+    from cplab.golden_inputs import Asked, given_inputs
     from cplab.golden_making import make_golden
     from cplab.oracle_quantised import in_arithmetic
     from cplab.sources import load_model
 
-    if reference not in ("oracle", "torch"):
+    asked = Asked(hidden, cb0, text, from_talker, language, speaker, non_streaming, dump, frames)
+    asked.check()
+    if reference not in (None, "oracle", "torch"):
         raise BadInputError(f"--reference {reference}: oracle or torch is wanted")
+    if asked.speaks and reference == "oracle":
+        raise BadInputError("--reference oracle: the talker is PyTorch's, so its codes are; leave the option out")
     require_writable(output)
     loaded = in_arithmetic(load_model(model), arithmetic)
-    columns = (TextColumn("oracle frames"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("", total=frames)
+    given = given_inputs(asked, model, loaded, output, ticking)
+    for note in given.notes:
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+    chosen = reference or ("torch" if asked.speaks else "oracle")
+    with ticking("oracle frames", given.frames) as tick:
         made = make_golden(
-            loaded, frames, reference=reference, arithmetic=arithmetic, progress=lambda: bar.advance(task)
+            loaded,
+            given.frames,
+            reference=chosen,
+            arithmetic=arithmetic,
+            hidden=given.hidden,
+            cb0_embed=given.cb0_embed,
+            about=given.about,
+            progress=tick,
         )
+    given.check(made)
     made.save(output)
+    over = made.provenance["frames_passed_over"]
     console.print(
         f"{output}: {len(made)} frames, {made.distinct_frames} distinct, smallest margin {made.margins.min():.3g}, "
-        f"{output.stat().st_size / 1000:.0f} kB",
+        f"{output.stat().st_size / 1000:.0f} kB"
+        + (f"; {over} passed over: the codes of another frame, or too close a margin" if over else ""),
         highlight=False,
+        soft_wrap=True,
     )
     return GOOD
 

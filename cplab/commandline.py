@@ -9,7 +9,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 import typer
@@ -59,6 +60,18 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+@contextmanager
+def ticking(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar on standard error, where that is a terminal; the value is called after each step."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
 
 
 def fail(message: str) -> int:

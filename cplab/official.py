@@ -8,49 +8,25 @@ This is the outside witness of the goldens: no line of the model is written here
 with ``do_sample=False``. The talker also passes top_k, top_p and temperature, which greedy search ignores (with a
 warning), and asks for hidden states, which only costs time; both are left out.
 
-How the class is imported. ``qwen_tts/__init__.py`` and ``qwen_tts/core/__init__.py`` pull in torchaudio, sox,
-onnxruntime and more for the audio tokenizers, none of which the code predictor touches. So the two files that matter
-(configuration and modeling) are executed under a private package name, ``_cplab_qwen_tts``, made of bare packages with
-the real folders as ``__path__``: the package imports its own files relatively, so no ``__init__`` runs and
-``sys.modules`` never holds a half-made ``qwen_tts``; an ordinary ``import qwen_tts`` later behaves as if this module
-did not exist (its classes are then other objects than the ones here). Two names that the modeling file imports at its
-top and uses elsewhere are stood in for:
-
-* ``qwen_tts.inference.qwen3_tts_tokenizer.Qwen3TTSTokenizer`` (turns codes into sound): always, in the private package;
-* ``librosa.filters.mel`` (speaker encoder): only while the file is imported, and only where librosa is not installed.
+``cplab.official_import`` tells how the class is imported.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import importlib.util
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from cplab.errors import BadInputError, CplabError, NonFiniteLogitsError, UnreadableModelError, VariantUnavailableError
+from cplab.errors import BadInputError, CplabError, NonFiniteLogitsError, UnreadableModelError
+from cplab.official_import import INSTALL, OfficialUnavailable, official_modules, versions
 
 if TYPE_CHECKING:
     from torch import nn
 
 Float32 = npt.NDArray[np.float32]
 Int32 = npt.NDArray[np.int32]
-
-INSTALL = "python -m pip install 'cplab[torch]' && python -m pip install --no-deps qwen-tts==0.1.1"
-_ALIAS = "_cplab_qwen_tts"
-_import_lock = threading.RLock()
-
-
-class OfficialUnavailable(VariantUnavailableError):  # noqa: N818 - reads as the state that it reports
-    """torch, transformers or qwen-tts cannot be imported; the message holds the command that installs them."""
 
 
 class OfficialMismatchError(CplabError):
@@ -105,20 +81,6 @@ class SpecLike(Protocol):
         """Width of the talker, of the codec embeddings and of both inputs."""
 
 
-def versions() -> dict[str, str]:
-    """Installed versions of what computes the reference: keys ``torch``, ``transformers``, ``qwen-tts``.
-
-    Imports none of them.
-
-    Raises:
-        OfficialUnavailable: one of them is not installed.
-    """
-    try:
-        return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "qwen-tts")}
-    except importlib.metadata.PackageNotFoundError as error:
-        raise OfficialUnavailable(f"the official code predictor needs {error.name}: {INSTALL}") from error
-
-
 def build(
     spec: SpecLike, tensors: Mapping[str, npt.NDArray[Any]], *, attention: Literal["eager", "sdpa"] = "eager"
 ) -> nn.Module:
@@ -140,7 +102,7 @@ def build(
         OfficialUnavailable: torch, transformers or qwen-tts cannot be imported.
         UnreadableModelError: a tensor is missing, unexpected, not float32, or of the wrong shape.
     """
-    configuration, modeling = _official()
+    configuration, modeling = official_modules()
     import torch
     from transformers.modeling_utils import no_init_weights
 
@@ -273,58 +235,6 @@ def forced_logits(module: nn.Module, hidden: Float32, cb0_embed: Float32, forced
     return logits
 
 
-@cache
-def _official() -> tuple[ModuleType, ModuleType]:
-    """The official configuration and modeling modules, imported without their packages' ``__init__`` files."""
-    models = f"{_ALIAS}.core.models"
-    with _import_lock:
-        try:
-            # Imported before the stand-ins exist, because transformers looks once for what is installed.
-            importlib.import_module("torch")
-            importlib.import_module("transformers.modeling_utils")
-            importlib.import_module("transformers.generation")
-            spec = importlib.util.find_spec("qwen_tts")
-            if spec is None or not spec.submodule_search_locations:
-                raise ModuleNotFoundError("No module named 'qwen_tts'")
-            with _stand_ins(list(spec.submodule_search_locations)):
-                configuration = importlib.import_module(f"{models}.configuration_qwen3_tts")
-                modeling = importlib.import_module(f"{models}.modeling_qwen3_tts")
-        except ImportError as error:
-            for name in [name for name in sys.modules if name.split(".")[0] == _ALIAS]:
-                del sys.modules[name]
-            reason = " ".join(str(error).split())
-            raise OfficialUnavailable(
-                f"the official code predictor cannot be imported ({reason}): {INSTALL}"
-            ) from error
-    return configuration, modeling
-
-
-@contextmanager
-def _stand_ins(folders: list[str]) -> Iterator[None]:
-    """Bare packages over the official folders, and the two unused names (see the module's docstring)."""
-
-    def absent(*_: object, **__: object) -> NoReturn:
-        raise OfficialUnavailable("only the code predictor of qwen-tts is loaded; speech input and output are not")
-
-    for tail in ("", ".core", ".core.models"):
-        package = ModuleType(_ALIAS + tail)
-        package.__path__ = [folder + tail.replace(".", "/") for folder in folders]
-        sys.modules[package.__name__] = package
-    tokenizer = ModuleType(f"{_ALIAS}.inference.qwen3_tts_tokenizer")
-    tokenizer.__dict__["Qwen3TTSTokenizer"] = type("Qwen3TTSTokenizer", (), {"from_pretrained": absent})
-    sys.modules[tokenizer.__name__] = tokenizer
-    if "librosa" in sys.modules or importlib.util.find_spec("librosa") is not None:
-        yield
-        return
-    filters = ModuleType("librosa.filters")
-    filters.__dict__["mel"] = absent
-    sys.modules.update({"librosa": ModuleType("librosa"), "librosa.filters": filters})
-    try:
-        yield
-    finally:
-        del sys.modules["librosa"], sys.modules["librosa.filters"]
-
-
 def _sizes(module: nn.Module) -> tuple[int, int]:
     config = module.config
     return int(config.num_code_groups) - 1, int(config.vocab_size)
@@ -366,3 +276,14 @@ def _check_finite(logits: Float32) -> None:
     bad = np.argwhere(~np.isfinite(logits).all(axis=-1))
     if len(bad):
         raise NonFiniteLogitsError(int(bad[0, 0]), int(bad[0, 1]), "official implementation")
+
+
+__all__ = [
+    "INSTALL",
+    "OfficialMismatchError",
+    "OfficialUnavailable",
+    "build",
+    "forced_logits",
+    "greedy_codes",
+    "versions",
+]

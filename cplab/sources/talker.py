@@ -7,9 +7,11 @@ are no part of a language model's file: a talker is fed embeddings.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cplab.model import Tensor
+from cplab.model import Tensor, values_digest
 from cplab.sources.checkpoint import PREFIX, Checkpoint
 from cplab.sources.dialects import KAZEIA
 
@@ -111,3 +113,11 @@ def talker_of(checkpoint: Checkpoint) -> tuple[Qwen3, list[Tensor]]:
     )
     given = [name for name in checkpoint.stored if name.startswith(_TALKER) and not name.startswith(_PASSED_OVER)]
     return dims, list(checkpoint.taken(talker_shapes(dims), given).values())
+
+
+def talker_digest(tensors: Iterable[Tensor]) -> str:
+    """Sixteen hex digits over names and *values* of `talker_of`'s tensors, whatever their formats and their order."""
+    total = hashlib.sha256()
+    for tensor in sorted(tensors, key=lambda t: t.name):
+        total.update(tensor.name.encode() + b"\0" + values_digest(tensor.f32()))
+    return total.hexdigest()[:16]

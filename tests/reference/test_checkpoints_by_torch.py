@@ -15,15 +15,16 @@ import pytest
 
 from cplab import official
 from cplab.commandline import run
+from cplab.official_import import official_modules
 from cplab.oracle import Oracle
 from cplab.sources import load_model, synthetic
 from cplab.sources.checkpoint import open_checkpoint
-from cplab.spec import PRESETS, Spec
+from cplab.spec import PRESETS
 from cplab.variant import Trace, get_variant
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "cplab"))
+sys.path.insert(0, str(Path(__file__).parent))
 
-from checkpoint_files import config_of
+from official_checkpoints import SPECS, saved
 
 pytestmark = pytest.mark.skipif(
     any(find_spec(name) is None for name in ("torch", "transformers", "qwen_tts")), reason=f"needs {official.INSTALL}"
@@ -34,53 +35,6 @@ needs_recordings = pytest.mark.skipif(not DATA.exists(), reason="recorded codes 
 
 #: Of a pass's root mean square: how far the lab's logits may be from the official float32 ones.
 BAR = 1e-5
-
-
-def small(talker_hidden):
-    return Spec(
-        hidden=64,
-        intermediate=160,
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        head_dim=32,
-        vocab=2048,
-        groups=16,
-        rope_theta=1e6,
-        rms_eps=1e-6,
-        talker_hidden=talker_hidden,
-        projected=talker_hidden != 64,
-    )
-
-
-SPECS = {"0.6B-like": small(64), "1.7B-like": small(128)}
-
-
-def saved(folder, spec, *, shards=False, seed=1):
-    """A whole checkpoint saved by the official class, BF16; returns its code predictor in float32."""
-    import torch
-
-    config = config_of(spec, layers=1, vocab=3072)
-    talker = config["talker_config"]
-    more = {"text_vocab_size": 64, "text_hidden_size": 32, "pad_token_id": 2148, "spk_id": {}, "codec_language_id": {}}
-    configuration, modeling = official._official()
-    talker |= more
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        # The classes write into what they are given.
-        module = modeling.Qwen3TTSForConditionalGeneration(
-            configuration.Qwen3TTSConfig(**json.loads(json.dumps(config)))
-        )
-        for name, weight in module.named_parameters():
-            if "norm" in name or name.endswith(".bias"):
-                weight.add_(0.2 * torch.randn(weight.shape))
-            elif "code_predictor" in name and "codec_embedding" not in name:
-                weight.mul_(50 * weight.shape[-1] ** -0.5)  # std 1 / sqrt(inputs), whatever the width
-        for weight in module.parameters():  # not the module as a whole, which would round RoPE's frequencies too
-            weight.data = weight.data.to(torch.bfloat16)
-    module.save_pretrained(folder, max_shard_size="1MB" if shards else "4GB")
-    (folder / "config.json").write_text(json.dumps(config))
-    return module.talker.code_predictor.float().eval()
 
 
 def table_of(folder):
@@ -117,7 +71,7 @@ def lab(folder, hidden, cb0, forced=None):
 @pytest.mark.parametrize("name", SPECS)
 def test_codes_and_logits_are_the_official_ones(tmp_path, name, shards):
     spec = SPECS[name]
-    module = saved(tmp_path, spec, shards=shards)
+    module = saved(tmp_path, spec, shards=shards).talker.code_predictor
     assert (tmp_path / "model.safetensors.index.json").exists() == shards
     model = load_model(str(tmp_path))
     assert model.spec == spec
@@ -137,7 +91,7 @@ def test_codes_and_logits_are_the_official_ones(tmp_path, name, shards):
 @pytest.mark.parametrize("name", SPECS)
 def test_recorded_codes_teacher_forced(tmp_path, name):
     spec = SPECS[name]
-    module = saved(tmp_path, spec, seed=2)
+    module = saved(tmp_path, spec, seed=2).talker.code_predictor
     hidden, cb0, forced = recorded(spec, tmp_path)
     theirs = official.forced_logits(module, hidden, cb0, forced)
     assert furthest(lab(tmp_path, hidden, cb0, forced)[1], theirs) <= BAR
@@ -148,7 +102,7 @@ def test_recorded_codes_teacher_forced(tmp_path, name):
 @pytest.mark.parametrize("preset", ["0.6b", "1.7b"])
 def test_at_real_width_with_recorded_codes_and_hidden_states(tmp_path, preset):
     spec = PRESETS[preset]
-    module = saved(tmp_path, spec, seed=3)
+    module = saved(tmp_path, spec, seed=3).talker.code_predictor
     assert load_model(str(tmp_path)).spec == spec
     hidden, cb0, forced = recorded(spec, tmp_path, 101 if preset == "0.6b" else 8)
     theirs = official.forced_logits(module, hidden, cb0, forced)
@@ -177,7 +131,7 @@ def test_exported_files_are_the_same_model(tmp_path, name):
 def test_the_config_that_the_classes_save_is_read_too(tmp_path, name):
     saved(tmp_path, SPECS[name])
     digest = load_model(str(tmp_path)).digest()
-    configuration, _ = official._official()
+    configuration, _ = official_modules()
     told = json.loads((tmp_path / "config.json").read_text())
     configuration.Qwen3TTSConfig(**told).save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text()) != told
@@ -187,7 +141,7 @@ def test_the_config_that_the_classes_save_is_read_too(tmp_path, name):
 def test_the_classes_default_theta_is_not_the_checkpoints(tmp_path):
     """A reader that took 1e4, the class's default, would be told apart here."""
     spec = SPECS["0.6B-like"]
-    module = saved(tmp_path, spec)
+    module = saved(tmp_path, spec).talker.code_predictor
     told = json.loads((tmp_path / "config.json").read_text())
     told["talker_config"]["code_predictor_config"]["rope_theta"] = 10000
     (tmp_path / "config.json").write_text(json.dumps(told))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from cplab import official
+from cplab import official, official_import
 from cplab.errors import BadInputError, CplabError, NonFiniteLogitsError, UnreadableModelError
 
 
@@ -303,7 +303,7 @@ class TestOfficial:
 
     def test_the_ordinary_packages_are_left_alone(self):
         before = {name for name in sys.modules if name.split(".")[0] in {"qwen_tts", "librosa"}}
-        official._official.cache_clear()
+        official_import.official_modules.cache_clear()
         official.build(SPECS["plain"], weights(SPECS["plain"]))
         assert {name for name in sys.modules if name.split(".")[0] in {"qwen_tts", "librosa"}} == before
 
@@ -321,7 +321,7 @@ class TestOfficial:
 
 @pytest.mark.parametrize("absent", ["torch", "transformers.modeling_utils", "qwen_tts"])
 def test_what_is_not_installed_is_named_with_the_command(monkeypatch, absent):
-    official._official.cache_clear()
+    official_import.official_modules.cache_clear()
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(official.OfficialUnavailable) as caught:
         official.build(TinySpec(), {})
@@ -329,4 +329,4 @@ def test_what_is_not_installed_is_named_with_the_command(monkeypatch, absent):
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, CplabError)
     assert not [name for name in sys.modules if name.startswith("_cplab_qwen_tts")]
-    official._official.cache_clear()
+    official_import.official_modules.cache_clear()
