@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cplab.errors import CplabError, NonFiniteLogitsError
 from cplab.golden import Golden
-from cplab.golden_making import MARGIN_FACTOR
+from cplab.golden_choosing import MARGIN_FACTOR
 from cplab.variant import CodePredictor, Trace
 
 Label = Literal["tie", "wrong", "differs", "follows"]

@@ -15,7 +15,7 @@ from rich.text import Text
 from cplab.cachedir import replacing
 from cplab.gating import ValidatedCell
 from cplab.golden import Golden
-from cplab.golden_making import MARGIN_FACTOR
+from cplab.golden_choosing import MARGIN_FACTOR
 from cplab.validation import Comparison, Mismatch, tie_bound
 
 SCHEMA = "cplab.validation/1"
