@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from cplab.official import OfficialMismatchError
 from cplab.official_import import official_modules
-from cplab.sources.checkpoint import Checkpoint, Section
+from cplab.sources.checkpoint import Checkpoint
+from cplab.sources.config_section import Section
 from cplab.sources.safetensors_file import read_json
 
 if TYPE_CHECKING:

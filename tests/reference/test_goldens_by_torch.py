@@ -9,7 +9,7 @@ import pytest
 
 from cplab import official
 from cplab.golden import find_golden
-from cplab.golden_making import MARGIN_FACTOR
+from cplab.golden_choosing import MARGIN_FACTOR
 from cplab.oracle import Oracle
 from cplab.sources import load_model
 
