@@ -47,6 +47,10 @@ def gate_cell(
 ) -> CellGate:
     """Build a variant and judge it on ``frames`` frames (default all) of the model's golden."""
     original = golden if golden is not None else golden_for(model)
+    if variant.tier == "quality":  # measured by its distance to the original weights, however it rounds them
+        predictor = variant.build(model, threads)
+        report = judge(predictor, model, original, tier="quality", frames=frames, format=variant.format)
+        return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
     rounded, lossy = model.repacked(variant.format)
     if not lossy:
         predictor = variant.build(model, threads)
