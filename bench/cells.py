@@ -3,7 +3,8 @@
 The default answers three questions within a time budget: which variant is fastest at its best thread count, how the
 fastest exact one scales with threads, and what one thread gives. So every variant is first gated at the number of
 physical cores; the fastest exact one is tried at every thread count; where another count suits it better, the others
-are tried there too; what budget is left goes to single-thread cells.
+are tried there too. Rivals, which need an extra, come after the lab's own and only where the budget holds; what is left
+of it goes to single-thread cells.
 """
 
 from __future__ import annotations
@@ -81,9 +82,14 @@ def default_cells(
     """
     home = max((count for count in threads if count <= physical), default=min(threads))
     chosen = Chosen({}, [])
+    own = [variant for variant in variants if not variant.extra] or variants
+    rivals = [variant for variant in variants if variant not in own]
+
+    def full() -> bool:
+        return sum(record.gate.status != "skip" for record in chosen.gated.values()) >= MOST_CELLS
 
     def add(cell: Cell) -> None:
-        if cell not in chosen.gated and len(chosen.gated) < MOST_CELLS:
+        if cell not in chosen.gated and not full():
             chosen.gated[cell] = gate(cell)
 
     def add_if_it_fits(cell: Cell, guess_ms: float) -> None:
@@ -91,26 +97,40 @@ def default_cells(
             return
         times = [guess_ms, *(quick_ms(chosen.gated[c]) for c in chosen.passing())]
         need_s = SLACK * rounds * sum(worker_seconds(ms, LEAST_FRAMES) for ms in times)
-        if need_s > remaining_s() or len(chosen.gated) >= MOST_CELLS:
+        if need_s > remaining_s() or full():
             chosen.left_out.append(f"{cell}: not within the time budget (--all measures everything)")
         else:
             add(cell)
 
-    for variant in variants:
+    def add_rivals(count: int) -> None:
+        lacking: dict[str, str] = {}
+        for rival in rivals:
+            cell = Cell(rival.name, count)
+            if rival.extra in lacking:
+                chosen.left_out.append(f"{cell}: {lacking[rival.extra]}")
+                continue
+            add_if_it_fits(cell, max((quick_ms(chosen.gated[c]) for c in chosen.passing()), default=0.0))
+            if cell in chosen.gated and chosen.gated[cell].gate.status == "skip":
+                lacking[rival.extra] = chosen.gated[cell].gate.detail
+
+    for variant in own:
         add(Cell(variant.name, home))
     exact = {variant.name for variant in variants if variant.tier == "exact" and variant.arithmetic == "f32"}
     lossless = [cell for cell in chosen.passing() if not chosen.gated[cell].facts.get("lossy_weights")]
     leaders = _leaders([cell for cell in lossless if cell.variant in exact], chosen.gated)
+    best = home
     for leader in leaders[:1]:
         for count in threads:
             if count <= home or not quick:
                 add(Cell(leader, count))
         if quick:
+            add_rivals(home)
             return chosen
         tried = [cell for cell in chosen.passing() if cell.variant == leader]
         best = min(tried, key=lambda cell: quick_ms(chosen.gated[cell])).threads
         for cell in chosen.passing():
             add(Cell(cell.variant, best))
+    add_rivals(best)
     for runner_up in leaders[1:]:
         for count in threads:
             add_if_it_fits(Cell(runner_up, count), quick_ms(chosen.gated[Cell(runner_up, home)]))

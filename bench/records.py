@@ -148,7 +148,8 @@ class CellSummary(_Frozen):
     """A cell over all its rounds. Without a passed gate every time is None.
 
     ``exact`` is true only for tier ``exact`` with arithmetic ``f32`` and a lossless pack. ``roof_ms`` is the time
-    that the best read-only kernel took for the same bytes, ``roof_fraction = roof_ms / cp_ms.p50``.
+    that the best read-only kernel took for the same bytes, ``roof_fraction = roof_ms / cp_ms.p50``. ``engine_note`` is
+    what a variant over a foreign engine says of it: the settings it took, and why.
     """
 
     variant: str
@@ -182,6 +183,7 @@ class CellSummary(_Frozen):
     lossy_weights: int = 0
     checks: list[CheckResult] = Field(default_factory=list)
     reason: str = ""
+    engine_note: str = ""
 
     @model_validator(mode="after")
     def _no_time_without_a_passed_gate(self) -> Self:

@@ -24,6 +24,9 @@ def print_cells(summary: Summary) -> None:
     notes += ["*: more threads than CPUs"] if any(cell.oversubscribed for cell in ordered) else []
     console.print("; ".join(notes), style="dim", highlight=False)
     for cell in ordered:
+        if cell.engine_note:
+            note = f"{cell.variant} x {cell.threads}: {cell.engine_note}"
+            console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
         if cell.gate != "pass":
             told = cell.reason or cell.gate_detail
             console.print(f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False)

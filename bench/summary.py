@@ -42,6 +42,7 @@ class CellInfo:
         lossy_weights: how many weights the variant's packing changed.
         fidelity: share of codes equal to the f32 golden's, where it was measured.
         reason: why there is nothing to measure, where that is known beforehand.
+        engine_note: what the variant says of the engine that it runs on.
     """
 
     variant: str
@@ -52,6 +53,7 @@ class CellInfo:
     lossy_weights: int = 0
     fidelity: Fidelity = field(default_factory=Fidelity)
     reason: str = ""
+    engine_note: str = ""
 
 
 def summarise(
@@ -162,6 +164,7 @@ def _cell(info: CellInfo, records: list[CellRecord], timed: list[CellRecord], ba
         "lossy_weights": info.lossy_weights,
         "checks": judge.gate.checks if judge else [],
         "reason": info.reason or reason,
+        "engine_note": info.engine_note,
     }
     times = _times(timed, shared["bytes_per_frame"], baseline) if timed else {}
     return CellSummary(**shared, **times)

@@ -295,6 +295,7 @@ class _Sweep:
             lossy_weights=lossy,
             fidelity=fidelity,
             reason=gated.reason,
+            engine_note=str(found.get("engine_note") or ""),
         )
 
     def _write(self, folder: RunFolder, summary: Summary) -> Path:

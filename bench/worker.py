@@ -17,10 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bench.job import Job
 from bench.records import CellRecord, CheckResult, GateOutcome, RoofSample
+from bench.timed_codes import TimedCodes
 
 #: Calls after the timed ones that tell the time of each pass.
 TRACED_CALLS = 1
@@ -112,7 +111,7 @@ def _gate(job: Job, variant: Variant, model: Model) -> CellRecord:
     if cell.report.passed and job.quick_frames:
         _tune(cell)
         for i in range(job.quick_frames):
-            quick.append(_timed_call(cell.predictor, cell.golden, i)[0])
+            quick.append(_timed_call(cell.predictor, cell.golden, i))
     facts = _facts(job, cell.predictor) | {
         "lossy_weights": cell.lossy_weights,
         "teacher_forced": cell.teacher_forced,
@@ -164,22 +163,23 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     # No input comes twice in a process, so that a variant which remembers results gains nothing by it.
     fresh = iter(range(job.first_frame, job.first_frame + len(golden)))
     warmups = min(job.warmup, max(0, len(golden) - 2))
-    first_ns, right = _timed_call(predictor, golden, next(fresh))
-    warmup = [_timed_call(predictor, golden, next(fresh))[0] for _ in range(warmups)]
+    codes = TimedCodes(predictor, golden, variant.tier)
+    first_ns = _timed_call(predictor, golden, next(fresh), codes)
+    warmup = [_timed_call(predictor, golden, next(fresh), codes) for _ in range(warmups)]
     before = steal_and_throttle()
-    samples, frame_ids, wrong = [], [], "" if right else "the first call gave other codes than the golden's"
+    samples, frame_ids = [], []
     roof = _Roof(predictor, job.threads)
     for i, index in enumerate(islice(fresh, job.frames)):
-        elapsed, right = _timed_call(predictor, golden, index)
-        samples.append(elapsed)
+        samples.append(_timed_call(predictor, golden, index, codes))
         frame_ids.append(index % len(golden))
-        wrong = wrong or ("" if right else f"frame {frame_ids[-1]}: the timed call gave other codes than the golden's")
         if i < job.roof_reads:
             roof.read(job.round * job.roof_reads + i)
     pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
+    wrong = codes.wrong()
     if wrong:
         return _record(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=_facts(job, predictor))
-    status = GateOutcome(status="pass", detail=f"codes of all {len(samples)} timed frames are the golden's")
+    whose = "its own" if codes.own else "the golden's"
+    status = GateOutcome(status="pass", detail=f"codes of all {len(samples)} timed frames are {whose}")
     return _record(
         job,
         status,
@@ -198,14 +198,16 @@ def _timed(job: Job, variant: Variant, model: Model, started: float) -> CellReco
     )
 
 
-def _timed_call(predictor: CodePredictor, golden: Golden, index: int) -> tuple[int, bool]:
-    """One call on one golden frame, as a user would make it: nanoseconds, and whether its codes are the golden's."""
+def _timed_call(predictor: CodePredictor, golden: Golden, index: int, kept: TimedCodes | None = None) -> int:
+    """One call on one golden frame, as a user would make it: nanoseconds; its codes are kept to be judged."""
     i = index % len(golden)
     hidden, cb0 = golden.hidden[i : i + 1].copy(), golden.cb0_embed[i : i + 1].copy()
     started = time.perf_counter_ns()
     codes = predictor.predict(hidden, cb0)
     elapsed = time.perf_counter_ns() - started
-    return elapsed, np.asarray(codes).view(np.ndarray).tolist() == golden.codes[i : i + 1].tolist()
+    if kept is not None:
+        kept.add(i, codes)
+    return elapsed
 
 
 def _traced_passes(predictor: CodePredictor, golden: Golden, index: int) -> list[int]:
@@ -259,6 +261,7 @@ def _facts(job: Job, predictor: CodePredictor) -> dict[str, Any]:
         "target_cpu": name,
         "target_features": [f for f in wanted if f"+{f}" in features.split(",")],
         "prefetch_bytes": getattr(predictor, "ahead_bytes", None),
+        "engine_note": getattr(predictor, "engine_note", ""),
         "loadavg_1m": round(os.getloadavg()[0], 2),
     }
 

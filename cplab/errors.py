@@ -26,6 +26,10 @@ class VariantUnavailableError(CplabError):
     """A variant needs something that is not installed; the message holds the command that installs it."""
 
 
+class EngineError(CplabError):
+    """Another engine that a variant runs on refused or failed; the message holds what it said."""
+
+
 class BadInputError(CplabError):
     """An argument of ``predict`` or ``cp_load`` has the wrong shape, type or value."""
 

@@ -20,6 +20,7 @@ check                     what it finds
 ``inputs``                the call wrote to its arguments
 ``results``               an array that was returned changed in a later call
 ``float mode, team``      flush-to-zero set by the caller after the team exists
+``quality``               logits too far from the oracle's (tier quality: `cplab.gate_quality`)
 ``contract``              NaN, wrong types and widths taken without a word; strided inputs; untrue counts and pass times
 ========================  =============================================================================================
 
@@ -59,6 +60,7 @@ def judge(
     tier: Tier = "exact",
     arithmetic: str = "f32",
     frames: int | None = None,
+    format: str = "",
 ) -> Report:
     """Run every check of the gate on a predictor.
 
@@ -66,19 +68,22 @@ def judge(
         predictor: what a factory returned. For the first check to mean anything it must not have been called yet.
         model: the weights whose oracle is the judge; for a lossy pack, the rounded ones.
         golden: made from these weights in this arithmetic.
-        tier: ``exact`` compares bits, ``codes`` compares codes.
+        tier: ``exact`` compares bits, ``codes`` compares codes, ``quality`` distances (`cplab.gate_quality`).
         arithmetic: id of the rounding law whose oracle is the judge.
         frames: how many of the golden's frames, at least 2; default all.
+        format: how the predictor holds matrices; only tier ``quality`` needs to know.
 
     Raises:
         GoldenError: the golden belongs to other weights or another arithmetic.
-        CplabError: the tier ``quality``, which needs an engine's own error as its measure and has no user yet.
+        BadInputError: tier ``quality`` with a format that no naive rounding is known for.
     """
-    if tier == "quality":
-        raise CplabError("tier quality cannot be judged by this version of the lab: exact and codes can")
     golden.require(model, arithmetic)
     count = len(golden) if frames is None else max(2, min(frames, len(golden)))
-    return _Judge(predictor, model, golden, exact=tier == "exact", frames=count).run()
+    if tier == "quality":
+        from cplab.gate_quality import judge_quality
+
+        return judge_quality(predictor, model, golden, format=format, frames=count)
+    return Judge(predictor, model, golden, exact=tier == "exact", frames=count).run()
 
 
 @dataclass(slots=True)
@@ -92,7 +97,9 @@ class _Call:
     pass_ns: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-class _Judge:
+class Judge:
+    """One judgement of tier ``exact`` or ``codes``; `cplab.gate_quality` has the third."""
+
     def __init__(self, predictor: CodePredictor, model: Model, golden: Golden, *, exact: bool, frames: int) -> None:
         self.predictor, self.model, self.golden, self.exact = predictor, model, golden, exact
         self.count, self.passes = frames, model.spec.passes
@@ -102,6 +109,7 @@ class _Judge:
         self._oracle: Oracle | None = None
 
     def run(self) -> Report:
+        """Every check in order."""
         if self.exact:
             self._float_mode("float mode, first")
         free = [self._call(i) for i in range(self.count)]

@@ -56,7 +56,8 @@ class Check:
 class Report:
     """What the gate found.
 
-    ``teacher_forced`` and ``free_running`` are the shares of codes equal to the golden's.
+    ``teacher_forced`` and ``free_running`` are the shares of codes equal to the golden's; ``note`` is what a judge has
+    to say of a pass beyond that.
     """
 
     frames: int
@@ -66,6 +67,7 @@ class Report:
     frames_matched: int = 0
     teacher_forced: float = 0.0
     first_difference: Difference | None = None
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -92,7 +94,7 @@ class Report:
         for check in self.checks:
             if not check.passed:
                 return f"{check.name}: {check.detail}"
-        return self.summary()
+        return f"{self.summary()}; {self.note}" if self.note else self.summary()
 
 
 def _ordinal(value: np.float32) -> int:

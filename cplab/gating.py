@@ -61,6 +61,11 @@ def gate_cell(
         GoldenError: the golden belongs to other weights or another arithmetic.
         UnpackableError: a weight that the variant's format cannot hold.
     """
+    if variant.tier == "quality":  # measured by its distance to the original weights, however it rounds them
+        original = golden if golden is not None else golden_for(model)
+        predictor = variant.build(model, threads)
+        report = judge(predictor, model, original, tier="quality", frames=frames, format=variant.format)
+        return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
     rounded, lossy = model.repacked(variant.format)
     law = law_of(variant)
     if not lossy and law == "f32":

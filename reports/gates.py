@@ -32,6 +32,8 @@ def gate_rows(summary: Summary, outcomes: Outcomes) -> list[GateRow]:
         reason = one_line(cell.reason)
         if reason and reason not in detail:
             detail = reason if detail == NOTHING else f"{detail} — {reason}"
+        if cell.engine_note:
+            detail = f"{detail} — {one_line(cell.engine_note)}"
         found.append(
             GateRow(
                 cell=f"{one_line(cell.variant)} × {cell.threads}",

@@ -9,20 +9,20 @@ from bench.records import CellRecord, GateOutcome
 from cplab.variant import Variant
 
 
-def variant(name, tier="exact", arithmetic="f32"):
-    return Variant(name, arithmetic, arithmetic, tier, None, "", "", "")
+def variant(name, tier="exact", arithmetic="f32", extra=""):
+    return Variant(name, arithmetic, arithmetic, tier, None, "", extra, "")
 
 
-def machine(times_ms, failing=(), lossy=()):
+def machine(times_ms, failing=(), lossy=(), skipping=()):
     """A gate that knows each cell's time; asked cells are kept in ``asked``."""
     asked = []
 
     def gate(cell):
         asked.append(cell)
-        status = "fail" if cell.variant in failing else "pass"
+        status = "fail" if cell.variant in failing else "skip" if cell.variant in skipping else "pass"
         ms = times_ms(cell)
         quick = [int(ms * 1e6), int(ms * 2e6)] if status == "pass" else []
-        outcome = GateOutcome(status=status, detail="")
+        outcome = GateOutcome(status=status, detail="pip install it" if status == "skip" else "")
         return CellRecord(
             variant=cell.variant, threads=cell.threads, model="m", round=0, order=0, phase="gate", gate=outcome,
             warmup_ns=quick, facts={"lossy_weights": 7 if cell.variant in lossy else 0},
@@ -126,3 +126,31 @@ def test_the_rough_time_is_the_least_call():
 def test_a_quick_sweep_is_every_variant_once_and_the_fastest_exact_one_below():
     chosen = default_cells(FOUR, [1, 2, 4], 2, machine(scaling), remaining_s=lambda: 10_000, rounds=2, quick=True)
     assert set(chosen.gated) == {Cell(v.name, 2) for v in FOUR} | {Cell("kv_bf16", 1)}
+
+
+RIVALS = [variant(f"rival{n}", "quality", "engine") for n in range(3)]
+
+
+def test_rivals_come_after_the_labs_own_and_where_time_is_left():
+    asked = machine(lambda c: 100)
+    chosen = default_cells([*RIVALS, *FOUR], [1, 2], 2, asked, remaining_s=lambda: 10_000, rounds=6)
+    assert {Cell(v.name, 2) for v in RIVALS} <= set(chosen.gated)
+    assert [c.variant for c in asked.asked[:4]] == [v.name for v in FOUR]
+    short = default_cells([*FOUR, *RIVALS], [1, 2], 2, machine(lambda c: 100), remaining_s=lambda: 0, rounds=6)
+    assert not {cell.variant for cell in short.gated} & {v.name for v in RIVALS}
+    assert any(line.startswith("rival2 x 2: not within the time budget") for line in short.left_out)
+
+
+def test_a_missing_extra_is_asked_for_once():
+    gate = machine(lambda c: 100, skipping={v.name for v in RIVALS})
+    chosen = default_cells([*FOUR, *RIVALS], [1, 2], 2, gate, remaining_s=lambda: 10_000, rounds=6)
+    assert [c for c in chosen.gated if c.variant.startswith("rival")] == [Cell("rival0", 2)]
+    assert [line for line in chosen.left_out if "rival" in line] == [
+        "rival1 x 2: pip install it",
+        "rival2 x 2: pip install it",
+    ]
+
+
+def test_rivals_alone_are_measured_like_any():
+    chosen = default_cells(RIVALS, [1, 2], 2, machine(lambda c: 100), remaining_s=lambda: 0, rounds=6)
+    assert {Cell(v.name, 2) for v in RIVALS} <= set(chosen.gated)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import faulty_variants as faulty
 
 from cplab.decoder import Decoder
-from cplab.errors import CplabError, GoldenError
+from cplab.errors import BadInputError, GoldenError
 from cplab.gate import judge
 from cplab.golden import find_golden
 from cplab.sources import load_model
@@ -190,8 +190,8 @@ def test_a_golden_of_other_weights_is_refused(golden):
         judge(None, load_model("synthetic:0.6b"), golden)  # type: ignore[arg-type]
 
 
-def test_the_quality_tier_is_refused_rather_than_passed(tiny, golden):
-    with pytest.raises(CplabError, match="quality"):
+def test_the_quality_tier_wants_a_format_that_it_can_measure_by(tiny, golden):
+    with pytest.raises(BadInputError, match="no naive rounding is known for format ''"):
         judge(Decoder(tiny, 1, format="f32"), tiny, golden, tier="quality")
 
 

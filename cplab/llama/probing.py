@@ -1,0 +1,232 @@
+"""Which settings of llama.cpp work here and are fastest: tried once in child processes, then kept in the cache.
+
+What is kept belongs to one file, one way of running it, one thread count, one build of llama.cpp and one CPU. A setting
+works where its process lives and its hidden states are no further from the float32 ones than twice a naive
+implementation's of the same precision: the gate's own rule (`cplab.gate_quality`), asked before the gate asks it.
+Where none is right, the fastest of those that answer is taken, so that the gate can say what is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cplab.cachedir import cache_dir, replacing, writing_to_cache
+from cplab.cpus import allowed_cpus
+from cplab.errors import EngineError
+from cplab.gate_quality import FACTOR, rms
+from cplab.jit import target_cpu
+from cplab.llama.engine import version
+from cplab.llama.settings import Settings, settings_for
+from cplab.model import Model
+from cplab.naive import Naive
+from cplab.sources import synthetic
+
+#: Seconds that one setting may take.
+PATIENCE_S = 120.0
+_FRAMES = 4
+_FORCED_STEP = 617
+_COMMAND = (sys.executable, "-m", "cplab.llama.trial")
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one setting.
+
+    Attributes:
+        settings: which.
+        frame_ms: least time of a frame without heads; None where there was no answer.
+        distance: rms of hidden states from the float32 ones; None where one is not finite.
+        failed: why there was no answer: a signal's name, a time-out, or what llama.cpp said.
+    """
+
+    settings: Settings
+    frame_ms: float | None = None
+    distance: float | None = None
+    failed: str = ""
+
+    def right(self, limit: float) -> bool:
+        """Whether it answered, within the limit."""
+        return self.frame_ms is not None and self.distance is not None and self.distance <= limit
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The settings to use, and one line that says why."""
+
+    settings: Settings
+    note: str
+
+
+def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recompute: bool) -> Choice:
+    """The fastest settings that work, from the cache or by trying.
+
+    Raises:
+        EngineError: llama.cpp gave no answer with any.
+    """
+    facts = _facts(file, threads, recompute)
+    kept = cache_dir() / "llama" / f"settings-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
+    found = _read(kept)
+    if found is not None:
+        return found
+    with tempfile.TemporaryDirectory(prefix="cplab-llama-") as folder:
+        inputs = Path(folder) / "frame.npz"
+        limit = _write_frame(model, kind, inputs)
+        job = {
+            "file": str(file),
+            "threads": threads,
+            "positions": model.spec.positions,
+            "recompute": recompute,
+            "frames": _FRAMES,
+            "inputs": str(inputs),
+        }
+        choice = choose(try_all(job, settings_for(kind), Path(folder)), limit)
+    about = {"settings": choice.settings.as_dict(), "note": choice.note, "facts": facts}
+    with writing_to_cache(kept), replacing(kept) as temporary:
+        temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
+    return choice
+
+
+def choose(tried: Sequence[Tried], limit: float) -> Choice:
+    """The fastest that is right, else the fastest that answers.
+
+    Raises:
+        EngineError: none answered.
+    """
+    answers = [t for t in tried if t.frame_ms is not None]
+    if not answers:
+        told = "; ".join(f"{t.settings}: {t.failed}" for t in tried)
+        raise EngineError(f"llama.cpp gives no answer with any settings: {told}")
+    right = [t for t in answers if t.right(limit)]
+    best = min(right or answers, key=lambda t: t.frame_ms or 0.0)
+    parts = [f"llama.cpp: {best.settings}; the fastest of {len(right)} that work, of {len(tried)} tried"]
+    if not right:
+        finite = any(t.distance is not None for t in answers)
+        parts = [f"llama.cpp: {best.settings}; {'wrong' if finite else 'non-finite'} hidden states with every setting"]
+    parts += _failures(tried)
+    return Choice(best.settings, "; ".join(parts))
+
+
+def _failures(tried: Sequence[Tried]) -> list[str]:
+    """One line for each way of failing, with what the settings that failed so have in common."""
+    ways: dict[str, list[Settings]] = {}
+    for t in tried:
+        if t.failed:
+            ways.setdefault(t.failed, []).append(t.settings)
+    lines = []
+    for failed, those in ways.items():
+        buffers = sorted({f"{s.buffers!r}" for s in those})
+        every = {s for t in tried if f"{(s := t.settings).buffers!r}" in buffers}
+        scope = f"extra buffers {' and '.join(buffers)}" if set(those) == every else "; ".join(map(str, those))
+        lines.append(f"{failed} with {scope}")
+    return lines
+
+
+def try_all(
+    job: dict[str, Any],
+    settings: Sequence[Settings],
+    folder: Path,
+    *,
+    command: Sequence[str] = _COMMAND,
+    patience_s: float = PATIENCE_S,
+) -> list[Tried]:
+    """Try every setting; a child that dies or hangs costs the setting it was at, and another goes on from the next."""
+    results = folder / "results.jsonl"
+    found: dict[int, Tried] = {}
+    while left := [number for number in range(len(settings)) if number not in found]:
+        job_file = folder / "job.json"
+        job_file.write_text(json.dumps(job | {"settings": {n: settings[n].as_dict() for n in left}}), encoding="utf-8")
+        results.write_text("", encoding="utf-8")
+        ended = _await([*command, str(job_file), str(results)], results, patience_s)
+        for line in results.read_text(encoding="utf-8").splitlines():
+            told = json.loads(line)
+            number = told["number"]
+            found[number] = Tried(settings[number], told.get("frame_ms"), told.get("distance"), told.get("refused", ""))
+        culprit = next((number for number in left if number not in found), None)
+        if culprit is not None:
+            found[culprit] = Tried(settings[culprit], failed=ended)
+    return [found[number] for number in range(len(settings))]
+
+
+def _await(command: Sequence[str], results: Path, patience_s: float) -> str:
+    """Run a child; it is ended when it writes no result for too long. Returns how it ended."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    size = 0
+    try:
+        while True:
+            try:
+                _, noise = process.communicate(timeout=patience_s)
+                return _how(process.returncode, noise)
+            except subprocess.TimeoutExpired:
+                if results.stat().st_size == size:
+                    return f"no answer within {patience_s:g} s"
+                size = results.stat().st_size
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def _how(code: int, noise: bytes) -> str:
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    last = noise.decode(errors="replace").strip().splitlines()[-1:]
+    return f"exited with {code}{': ' + last[0] if last else ''}"
+
+
+def _write_frame(model: Model, kind: str, path: Path) -> float:
+    """Inputs of a frame and their float32 hidden states; how far from them an engine of that type may be.
+
+    F32 has no rounding to compare with: there it must be nearer than a naive BF16 engine, which tells right from wrong.
+    """
+    spec = model.spec
+    hidden = synthetic.hidden_states(model.name, 1, spec.talker_hidden)
+    cb0 = synthetic.cb0_embeddings(model.name, 1, spec.talker_hidden)
+    forced = (np.arange(spec.passes, dtype=np.int32)[None] * _FORCED_STEP) % spec.vocab
+    exact = Naive(model, "f32")
+    X = exact.inputs(hidden, cb0, forced)
+    states = exact.states(X)[0, 1:]
+    rounding, factor = ("bf16", 1.0) if kind == "f32" else (kind, FACTOR)
+    naive = Naive(model, rounding).states(X)[0, 1:]
+    np.savez(path, X=X[0], states=states)
+    with np.errstate(invalid="ignore"):
+        return factor * rms(naive - states)
+
+
+def _facts(file: Path, threads: int, recompute: bool) -> dict[str, Any]:
+    """Everything that a choice belongs to."""
+    return {
+        "llama": version(),
+        "file": file.name,
+        "threads": threads,
+        "recompute": recompute,
+        "cpu": target_cpu(),
+        "cpus": allowed_cpus(),
+        "system": (platform.system(), platform.machine(), platform.release()),
+        "openmp": {name: value for name, value in sorted(os.environ.items()) if name.startswith(("OMP_", "GOMP_"))},
+        "tried": _FRAMES,
+    }
+
+
+def _read(path: Path) -> Choice | None:
+    """A kept choice; a damaged file counts as none."""
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return Choice(Settings(**about["settings"]), str(about["note"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

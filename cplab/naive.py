@@ -1,0 +1,148 @@
+"""The naive low-precision implementation: the measure by which another engine's reduced precision is judged.
+
+numpy, float32, one teacher-forced pass over all positions. Nothing in it is clever: each matrix is rounded to the
+engine's weight format and decoded again, the input of each matrix is rounded to what that engine turns activations
+into, and everything else is float32. An engine that is further from the truth than twice this one does more than
+round. (The idea is flash-attention's: never a tolerance, always the naive implementation's own error.)
+
+Weights and blocks of 32 are rounded by the `gguf` package, so that neither the lab's kernels nor the engine has a part
+in the measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.constants import attention_scale
+from cplab.errors import BadInputError
+from cplab.model import Model, is_streamed
+from cplab.rope import rope_table
+
+Array = NDArray[np.float32]
+
+#: Weight format -> what an engine that holds weights so rounds the other factor to.
+ACTIVATIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "q8_0": "q8_0", "q4_0": "q8_0"}
+
+
+def rounded(values: Array, kind: str) -> Array:
+    """``values [..., n]`` as they come back from a format: float rounding, or blocks of 32 along the last axis.
+
+    Beyond the F16 range they come back infinite.
+
+    Raises:
+        BadInputError: a format that no rounding is known for.
+    """
+    require_known(kind)
+    if kind == "f32":
+        return values
+    known = gguf.GGMLQuantizationType[kind.upper()]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        back: Array = gguf.quants.dequantize(gguf.quants.quantize(np.ascontiguousarray(values), known), known)
+    return back.reshape(values.shape)
+
+
+def require_known(kind: str) -> None:
+    """Raise BadInputError unless a naive rounding is known for a format."""
+    if kind not in ACTIVATIONS:
+        raise BadInputError(f"no naive rounding is known for format {kind!r}; there are {', '.join(ACTIVATIONS)}")
+
+
+class Naive:
+    """A model as a naive engine of some format computes it.
+
+    Args:
+        model: the original weights.
+        format: of the layers' matrices, a key of `ACTIVATIONS`.
+        head_format: of the heads and the projection, where an engine holds them otherwise.
+
+    Raises:
+        BadInputError: a format that no rounding is known for.
+    """
+
+    def __init__(self, model: Model, format: str, head_format: str = "") -> None:
+        for kind in (format, head_format or format):
+            require_known(kind)
+        self.model, self.spec = model, model.spec
+        self.cos, self.sin = rope_table(self.spec)
+        self.scale = np.float32(attention_scale(self.spec.head_dim))
+        self.eps = np.float32(self.spec.rms_eps)
+        self.formats: Mapping[str, str] = {
+            name: format if name.startswith("model.layers.") else head_format or format
+            for name in model.tensors
+            if is_streamed(name)
+        }
+        self._kept: dict[str, Array] = {}
+
+    def scored(self, hidden: Array, cb0_embed: Array, forced: NDArray[np.int32]) -> Array:
+        """Teacher-forced logits ``[F, groups-1, vocab]``; non-finite where the format's range does not suffice.
+
+        Args:
+            hidden: ``[F, talker_hidden]``.
+            cb0_embed: ``[F, talker_hidden]``.
+            forced: ``[F, groups-1]``, the codes that are fed back.
+        """
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            states = self.states(self.inputs(hidden, cb0_embed, forced))
+            heads = [self.times(states[:, g + 1], f"lm_head.{g}.weight") for g in range(self.spec.passes)]
+        return np.stack(heads, axis=1)
+
+    def inputs(self, hidden: Array, cb0_embed: Array, forced: NDArray[np.int32]) -> Array:
+        """What enters the layers, ``[F, positions, hidden]``: embedded and, in the 1.7B, projected."""
+        tables = [self.model.tensors[f"model.codec_embedding.{g}.weight"] for g in range(self.spec.passes - 1)]
+        fed = [t.format.unpack(t.data[forced[:, g]]) for g, t in enumerate(tables)]
+        X = np.stack([hidden, cb0_embed, *fed], axis=1)
+        if not self.spec.projected:
+            return X
+        return self.times(X, "small_to_mtp_projection.weight") + self._vector("small_to_mtp_projection.bias")
+
+    def states(self, X: Array) -> Array:
+        """Hidden states after the final norm, ``[F, positions, hidden]``, of inputs of the same shape."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            for layer in range(self.spec.layers):
+                at = f"model.layers.{layer}."
+                y = self._norm(X, at + "input_layernorm.weight")
+                X = X + self.times(self._attended(y, at + "self_attn."), at + "self_attn.o_proj.weight")
+                y = self._norm(X, at + "post_attention_layernorm.weight")
+                gate, up = self.times(y, at + "mlp.gate_proj.weight"), self.times(y, at + "mlp.up_proj.weight")
+                X = X + self.times(gate / (1 + np.exp(-gate)) * up, at + "mlp.down_proj.weight")
+            return self._norm(X, "model.norm.weight")
+
+    def times(self, X: Array, name: str) -> Array:
+        """``[..., columns] -> [..., rows]``: rounded input, rounded matrix, float32 sums."""
+        kind = self.formats[name]
+        if name not in self._kept:
+            self._kept[name] = rounded(self.model.f32(name), kind)
+        y: Array = rounded(X, ACTIVATIONS[kind]) @ self._kept[name].T
+        return y
+
+    def _vector(self, name: str) -> Array:
+        return self.model.f32(name)
+
+    def _norm(self, X: Array, name: str) -> Array:
+        y: Array = X / np.sqrt(np.mean(X * X, axis=-1, keepdims=True) + self.eps) * self._vector(name)
+        return y
+
+    def _rotated(self, X: Array, norm: str) -> Array:
+        """``[F, T, heads * head_dim] -> [F, heads, T, head_dim]``, normed and rotated."""
+        heads = X.reshape(*X.shape[:2], -1, self.spec.head_dim).transpose(0, 2, 1, 3)
+        a, b = np.split(self._norm(heads, norm), 2, axis=-1)
+        cos, sin = self.cos[: X.shape[1]], self.sin[: X.shape[1]]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    def _attended(self, X: Array, at: str) -> Array:
+        """Causal grouped-query attention, ``[F, T, hidden] -> [F, T, heads * head_dim]``."""
+        F, T, _ = X.shape
+        shared = self.spec.heads // self.spec.kv_heads
+        q = self._rotated(self.times(X, at + "q_proj.weight"), at + "q_norm.weight")
+        k = self._rotated(self.times(X, at + "k_proj.weight"), at + "k_norm.weight")
+        v = self.times(X, at + "v_proj.weight").reshape(F, T, -1, self.spec.head_dim).transpose(0, 2, 1, 3)
+        k, v = (np.repeat(x, shared, axis=1) for x in (k, v))
+        scores = q @ k.swapaxes(-1, -2) * self.scale
+        scores[..., np.triu(np.ones((T, T), bool), 1)] = -np.inf
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        attended: Array = (p / p.sum(-1, keepdims=True)) @ v
+        return attended.transpose(0, 2, 1, 3).reshape(F, T, -1)

@@ -1,0 +1,117 @@
+"""Settings are tried in a child that may die of them; here a child of the tests' own plays llama.cpp."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from cplab.errors import EngineError
+from cplab.llama.probing import Tried, choose, try_all
+from cplab.llama.settings import TIERS, Settings, settings_for
+
+#: A program with the trial's contract. It answers as the job's ``script`` says for the kind of extra buffers.
+CHILD = """
+import json, os, signal, sys, time
+job = json.load(open(sys.argv[1]))
+results = open(sys.argv[2], "a")
+open(job["log"], "a").write(",".join(job["settings"]) + "\\n")
+for number, chosen in job["settings"].items():
+    does = job["script"][chosen["buffers"]]
+    if does == "dies":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if does == "hangs":
+        time.sleep(600)
+    if does == "raises":
+        raise RuntimeError("a bug of its author")
+    if does == "refuses":
+        told = {"refused": "llama.cpp refuses that"}
+    else:
+        told = {"frame_ms": does["ms"] + chosen["flash"], "distance": does["distance"]}
+    results.write(json.dumps({"number": int(number), **told}) + "\\n")
+    results.flush()
+"""
+GOOD = {"ms": 50.0, "distance": 0.1}
+LIMIT = 0.2
+
+
+@pytest.fixture
+def tried(tmp_path):
+    child = tmp_path / "child.py"
+    child.write_text(CHILD)
+
+    def run(kind="q8_0", patience_s=60.0, **script):
+        job = {"script": script, "log": str(tmp_path / "log")}
+        found = try_all(job, settings_for(kind), tmp_path, command=(sys.executable, str(child)), patience_s=patience_s)
+        return found, (tmp_path / "log").read_text().splitlines()
+
+    return run
+
+
+def test_one_child_tries_all_where_none_dies(tried):
+    found, children = tried(all=GOOD, repack=GOOD, none=GOOD)
+    assert len(children) == 1
+    assert [t.settings for t in found] == settings_for("q8_0")
+    assert all(t.right(LIMIT) for t in found)
+
+
+def test_a_setting_that_kills_its_child_costs_itself_only(tried):
+    found, children = tried(all="dies", repack=GOOD, none={"ms": 40.0, "distance": 0.1})
+    assert len(children) == 5  # four settings died, and one child went on to the end
+    assert {t.failed for t in found if t.settings.buffers == "all"} == {"killed by SIGSEGV"}
+    choice = choose(found, LIMIT)
+    assert choice.settings == Settings(False, "none", "f16")
+    assert "the fastest of 8 that work, of 12 tried" in choice.note
+    assert "killed by SIGSEGV with extra buffers 'all'" in choice.note
+
+
+def test_a_setting_that_hangs_is_ended(tried):
+    found, _ = tried(kind="f32", patience_s=1.0, all=GOOD, none="hangs")
+    assert [t.failed for t in found] == ["", "", "no answer within 1 s", "no answer within 1 s"]
+
+
+def test_a_child_that_breaks_tells_its_last_line(tried):
+    found, _ = tried(kind="f32", all="raises", none=GOOD)
+    assert found[0].failed == "exited with 1: RuntimeError: a bug of its author"
+
+
+def test_a_refusal_is_told_as_it_is(tried):
+    found, children = tried(all=GOOD, repack="refuses", none=GOOD)
+    assert len(children) == 1
+    assert "llama.cpp refuses that with extra buffers 'repack'" in choose(found, LIMIT).note
+
+
+def test_the_fastest_that_is_wrong_is_passed_over(tried):
+    found, _ = tried(all={"ms": 10.0, "distance": 5.0}, repack={"ms": 20.0, "distance": None}, none=GOOD)
+    assert choose(found, LIMIT).settings.buffers == "none"
+
+
+@pytest.mark.parametrize(("distance", "word"), [(None, "non-finite"), (9.0, "wrong")])
+def test_where_all_are_wrong_one_is_left_for_the_gate_to_say_so(tried, distance, word):
+    found, _ = tried(all="dies", repack={"ms": 20.0, "distance": distance}, none={"ms": 30.0, "distance": distance})
+    choice = choose(found, LIMIT)
+    assert choice.settings == Settings(False, "repack", "f16")
+    assert f"{word} hidden states with every setting" in choice.note
+
+
+def test_where_every_setting_dies_the_error_names_each(tried):
+    found, _ = tried(all="dies", repack="dies", none="dies")
+    with pytest.raises(EngineError, match="no answer with any settings") as error:
+        choose(found, LIMIT)
+    assert str(error.value).count("SIGSEGV") == 12
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf")])
+def test_a_limit_that_overflowed_lets_no_nan_through(limit):
+    assert not Tried(settings_for("f16")[0], 1.0, None).right(limit)
+
+
+@pytest.mark.parametrize("kind", list(TIERS))
+def test_what_is_tried_begins_with_the_engines_own_defaults(kind):
+    settings = settings_for(kind)
+    assert len(set(settings)) == len(settings)
+    assert settings[0].buffers == "all"
+    assert settings[0].flash
+    assert {s.cache for s in settings} == ({"f32"} if kind == "f32" else {"f16", "f32"})
+    assert [Settings(**json.loads(json.dumps(s.as_dict()))) for s in settings] == settings
