@@ -1,16 +1,28 @@
-"""The command line: ``python -m bench list | gate | run | sweep | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | report | doctor``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from cplab.cachedir import require_writable
-from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list, run, size_pool
+from cplab.commandline import (
+    GATE_FAILED,
+    GOOD,
+    MOST_THREADS,
+    WRONG_USE,
+    console,
+    positive_list,
+    run,
+    size_pool,
+)
 from cplab.errors import CplabError
+
+if TYPE_CHECKING:
+    from cplab.variant import Variant
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Which code predictor is fast and right on this machine."
@@ -88,16 +100,13 @@ def run_one(
     timeout: TimeoutS = None,
 ) -> int:
     """Gate and measure one variant, without writing anything."""
-    from bench.choosing import chosen_variants
     from bench.show import print_cells
     from bench.sweep import Options, sweep
 
     counts = positive_list(threads)
-    if not variant.strip() or "," in variant:
-        raise CplabError(f"{variant!r}: one variant is wanted; python -m bench list names them")
     options = Options(
         model=model,
-        variants=chosen_variants(variant, files),
+        variants=[_one_variant(variant, files)],
         threads=counts,
         rounds=rounds,
         frames=frames,
@@ -125,6 +134,37 @@ def passes(
 
     rows = measured_passes(load_model(model), format, threads, rounds)
     show(rows, f"passes of {format} on {threads} threads, {model}")
+    return GOOD
+
+
+@app.command()
+def profile(
+    variant: Annotated[str, typer.Argument(help="Which implementation.")],
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1, max=MOST_THREADS)] = 1,
+    model: Model = "synthetic:0.6b",
+    frames: Annotated[int, typer.Option(help="Pairs of frames, with and without the lap timer.", min=1)] = 30,
+    golden: Golden = None,
+    files: Files = None,
+    json: Annotated[Path | None, typer.Option("--json", help="Write the profile and its samples there.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with a stacked plot there.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write the stacked plot there.")] = None,
+    timeout: TimeoutS = None,
+) -> int:
+    """Tell where a frame's time goes: by part and by pass, with bytes and GB/s."""
+    from bench import profile_show
+    from bench.profile_run import profile_cell
+
+    for path in (json, html, svg):
+        if path is not None:
+            require_writable(path)
+    record, found = profile_cell(
+        model, _one_variant(variant, files), threads, frames=frames, golden=golden, files=files, timeout_s=timeout
+    )
+    if found is None:
+        profile_show.print_failure(record)
+        return GATE_FAILED
+    profile_show.print_profile(found)
+    profile_show.write_files(found, json=json, html=html, svg=svg)
     return GOOD
 
 
@@ -204,6 +244,14 @@ def doctor() -> int:
 
     console.print(examination.render(examination.examine(facts(Path.cwd()), threading_layer())))
     return GOOD
+
+
+def _one_variant(name: str, files: list[Path] | None) -> Variant:
+    from bench.choosing import chosen_variants
+
+    if not name.strip() or "," in name:
+        raise CplabError(f"{name!r}: one variant is wanted; python -m bench list names them")
+    return chosen_variants(name, files)[0]
 
 
 def _code(summary: object) -> int:

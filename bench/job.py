@@ -12,7 +12,7 @@ class Job(BaseModel):
 
     Attributes:
         phase: ``prepare`` makes the model, its golden and the compiled kernels; ``gate`` judges the cell; ``timed``
-            measures it.
+            measures it; ``profile`` judges it and tells where its time goes.
         model: a path or a name.
         variant: name of the implementation ("" for ``prepare``).
         threads: team size.
@@ -21,7 +21,7 @@ class Job(BaseModel):
         cpus: logical CPUs to pin to before numba is imported; None leaves affinity alone.
         round: round number, from 0.
         order: position within the round.
-        frames: timed calls.
+        frames: timed calls; of a profile, as many traced ones again.
         first_frame: index of the golden frame that the first call uses; later calls take the following ones.
         warmup: calls before timing, after the first call.
         gate_frames: frames that the gate looks at; None for all.
@@ -33,7 +33,7 @@ class Job(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    phase: Literal["prepare", "gate", "timed"]
+    phase: Literal["prepare", "gate", "timed", "profile"]
     model: str
     variant: str = ""
     threads: int = Field(default=1, ge=1)

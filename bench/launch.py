@@ -18,7 +18,7 @@ from bench.job import Job
 from bench.records import CellRecord, GateOutcome
 
 #: A worker may take this long before it counts as hung; gates on slow machines run the oracle.
-TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0}
+TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0, "profile": 900.0}
 _STDERR_LINES = 3
 
 
@@ -85,7 +85,7 @@ def crashed(job: Job, reason: str) -> CellRecord:
         model=job.model,
         round=job.round,
         order=job.order,
-        phase="timed" if job.phase == "timed" else "gate",
+        phase="gate" if job.phase == "prepare" else job.phase,
         gate=GateOutcome(status="crash", detail=reason),
         started_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         reason=reason,

@@ -72,6 +72,28 @@ class RoofSample(_Frozen):
     bytes: int
 
 
+class ProfileSamples(_Frozen):
+    """Frames with and without a lap timer, in turn, in one process.
+
+    Attributes:
+        parts: names of the parts of a frame.
+        part_bytes: bytes of weights that each part streams in a frame; 0 where it streams none.
+        traced_ns: wall time of each frame with the timer, as the caller sees it.
+        untraced_ns: the same of each frame without it; frame i of both is a pair.
+        laps_ns: ``[frames][members][passes][parts]``, of the traced frames.
+        counters: events by name, a frame (`bench.perf_counters`).
+        counters_reason: why the processor's own events are missing, or "".
+    """
+
+    parts: list[str]
+    part_bytes: list[int]
+    traced_ns: list[int]
+    untraced_ns: list[int]
+    laps_ns: list[list[list[list[int]]]]
+    counters: dict[str, float] = Field(default_factory=dict)
+    counters_reason: str = ""
+
+
 class CellRecord(_Frozen):
     """One line of ``records.jsonl``: what one worker process measured of one cell in one round.
 
@@ -83,6 +105,7 @@ class CellRecord(_Frozen):
         compile_s: time spent compiling or loading compiled code before the first call.
         frame_ids: which golden frames the timed calls ran, one for each sample.
         oversubscribed: more threads than CPUs that affinity and cgroup allow.
+        profile: where the time of frames went, of a profile worker.
         facts: what the worker read back: affinity, threading layer, instruction set, load before and after.
     """
 
@@ -92,7 +115,7 @@ class CellRecord(_Frozen):
     model: str
     round: int
     order: int
-    phase: Literal["gate", "timed"]
+    phase: Literal["gate", "timed", "profile"]
     gate: GateOutcome
     samples_ns: list[int] = Field(default_factory=list)
     pass_ns: list[list[int]] = Field(default_factory=list)
@@ -105,6 +128,7 @@ class CellRecord(_Frozen):
     bytes_per_frame: int | None = None
     passes_per_frame: int | None = None
     roof: list[RoofSample] = Field(default_factory=list)
+    profile: ProfileSamples | None = None
     oversubscribed: bool = False
     started_utc: str = ""
     facts: dict[str, Any] = Field(default_factory=dict)
@@ -114,7 +138,7 @@ class CellRecord(_Frozen):
 
     @model_validator(mode="after")
     def _no_time_without_a_passed_gate(self) -> Self:
-        timed = self.samples_ns or self.pass_ns or self.roof
+        timed = self.samples_ns or self.pass_ns or self.roof or self.profile
         if timed and self.gate.status != "pass":
             raise ValueError(f"{self.variant} x {self.threads}: times on a record whose gate says {self.gate.status}")
         return self

@@ -76,6 +76,8 @@ def _run(job: Job) -> CellRecord:
     if job.phase == "gate":
         model.check_finite()
         return _gate(job, variant, model)
+    if job.phase == "profile":
+        return _profile(job, variant, model)
     return _timed(job, variant, model, started)
 
 
@@ -139,6 +141,28 @@ def _outcome(cell: CellGate) -> GateOutcome:
         frames_matched=report.frames_matched,
         frames_total=report.frames,
         checks=[CheckResult(name=c.name, passed=c.passed, detail=c.detail) for c in report.checks],
+    )
+
+
+def _profile(job: Job, variant: Variant, model: Model) -> CellRecord:
+    from bench import profiling
+    from cplab.golden import load_golden
+
+    given = load_golden(Path(job.golden)) if job.golden else None
+    cell = profiling.gated(variant, model, job.threads, given, job.gate_frames)
+    facts = _facts(job, cell.predictor) | {"lossy_weights": cell.lossy_weights}
+    if not cell.report.passed:
+        return _record(job, _outcome(cell), facts=facts)
+    samples, wrong = profiling.profile_frames(cell.predictor, cell.golden, job.frames)
+    if wrong:
+        return _record(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts)
+    return _record(
+        job,
+        _outcome(cell),
+        profile=samples,
+        bytes_per_frame=cell.predictor.bytes_per_frame,
+        passes_per_frame=cell.predictor.passes_per_frame,
+        facts=_facts(job, cell.predictor) | facts,
     )
 
 
@@ -275,7 +299,7 @@ def _record(job: Job, gate: GateOutcome, **fields: Any) -> CellRecord:
         model=job.model,
         round=job.round,
         order=job.order,
-        phase="timed" if job.phase == "timed" else "gate",
+        phase="gate" if job.phase == "prepare" else job.phase,
         gate=gate,
         oversubscribed=job.threads > (len(job.cpus) if job.cpus else allowed_cpus()),
         started_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

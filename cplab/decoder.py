@@ -29,6 +29,7 @@ from cplab.kernels import plan as p
 from cplab.kernels import stages, team, units
 from cplab.kernels.packing import columns_padded, row_bytes
 from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
+from cplab.laps import PARTS, Laps
 from cplab.model import Model
 from cplab.rope import rope_table
 from cplab.spec import Spec
@@ -115,6 +116,19 @@ class Decoder:
             trace.logits = np.concatenate(logits)
             trace.pass_ns = pass_ns
         return codes
+
+    def profile(self, hidden: NDArray[np.float32], cb0_embed: NDArray[np.float32]) -> Laps:
+        """``predict`` of one frame with the lap timer on; see `cplab.laps.TellsLaps`."""
+        if len(hidden) > 1:
+            raise BadInputError(f"one frame is profiled at a time; hidden has {len(hidden)}")
+        passes = self.model.spec.passes
+        ns = np.zeros((self.threads, passes, len(PARTS)), np.int64)
+        self._plan[p.TRACE] = ns.ctypes.data
+        try:
+            codes = self.predict(hidden, cb0_embed)
+        finally:
+            self._plan[p.TRACE] = 0
+        return Laps(codes, ns, np.diff(self._arrays[p.TIMES]), self._weights.part_bytes(passes))
 
     def streams(self) -> list[WeightStream]:
         """The matrices of one frame in reading order: layers, then a head, for every pass."""

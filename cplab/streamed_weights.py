@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
+from cplab.kernels import tracing
 from cplab.kernels.packing import row_bytes, streamed
 from cplab.kernels.quantised_rows import KINDS
 from cplab.model import Model, Tensor
@@ -24,6 +25,13 @@ from cplab.variant import WeightStream
 _ALIGN = 64
 _HUGE = 2 << 20
 _Bytes = NDArray[np.uint8]
+#: Which part of a frame streams each matrix of a layer.
+_PART_OF_MATRIX = {
+    p.QKV_MATRIX: tracing.QKV,
+    p.OUT_MATRIX: tracing.OUT,
+    p.GATE_UP_MATRIX: tracing.GATE_UP,
+    p.DOWN_MATRIX: tracing.DOWN,
+}
 
 
 class StreamedWeights:
@@ -57,6 +65,19 @@ class StreamedWeights:
         self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
+
+    def part_bytes(self, passes: int) -> NDArray[np.int64]:
+        """``[parts]``: bytes that each part of a frame streams (`cplab.kernels.tracing.PARTS`)."""
+        found = np.zeros(len(tracing.PARTS), np.int64)
+        found[tracing.INPUT] = passes * _bytes_of(self.projection_stream)
+        for matrix, part in _PART_OF_MATRIX.items():
+            found[part] = passes * _bytes_of(self.layer_streams[matrix :: p.MATRICES_PER_LAYER])
+        found[tracing.HEAD] = _bytes_of(self.head_streams)
+        return found
+
+
+def _bytes_of(streams: list[WeightStream]) -> int:
+    return sum(stream.rows * stream.row_bytes for stream in streams)
 
 
 def norms(model: Model) -> NDArray[np.float32]:

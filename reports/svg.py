@@ -40,6 +40,16 @@ CSS_VARIABLES = {
 }
 """Stand-in colours of the drawing code and the CSS variables that take their place."""
 
+PARTS = {
+    name: f"#0103{number:02x}"
+    for number, name in enumerate(
+        ("qkv", "attention", "o", "gate_up", "down", "head", "norm", "quantise", "input", "choose", "wait")
+    )
+}
+"""Stand-in colours of the parts of a frame."""
+
+CSS_VARIABLES |= {stand_in: f"--part-{name}" for name, stand_in in PARTS.items()}
+
 UNITS_PER_INCH = 72.0
 
 STYLE: dict[Any, Any] = {

@@ -40,7 +40,7 @@ from __future__ import annotations
     FORCED,  # int32 [B, passes]
     LOGITS,  # [B, passes, vocab]
     CODES,  # int32 [B, passes]
-    STATUS,  # int64: the first value that is not finite, as `stages.trouble` writes it; NO_TROUBLE where there is none
+    STATUS,  # int64: the first value that is not finite, as `layout.trouble` writes it; NO_TROUBLE where there is none
     TIMES,  # int64 [passes + 1]: when member 0 started, and ended each pass
     TRACE,  # int64 [members, passes, parts] ns, or 0: see `tracing`
     # Shared work space; panels are [n / 16][T][16].

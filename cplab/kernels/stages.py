@@ -15,38 +15,16 @@ from typing import Any
 from numba import carray, types
 
 from cplab.jit import call_address, entry, jit
-from cplab.kernels import blocks, machine, tracing
+from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
+from cplab.kernels.attention import attend_stage
+from cplab.kernels.layout import ACTIVATION, LOGIT, layer_norms, private, tokens_of, trouble
 from cplab.kernels.memory import read_i32, read_i64, write_i32
 from cplab.kernels.quantising import quantise
 
 #: Stage numbers, for `run_stage`.
 INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH = range(8)
-
-
-#: What was not finite.
-_ACTIVATION, _LOGIT = 0, 1
-
-
-@jit()
-def tokens_of(plan: Any, g: int) -> tuple[int, int]:
-    """First position and number of positions (for each sequence) that pass ``g`` runs through the layers."""
-    if plan[p.RECOMPUTE]:
-        return 0, g + 2
-    return (0, 2) if g == 0 else (g + 1, 1)
-
-
-@jit()
-def private(plan: Any, m: int) -> int:
-    """Address of member m's own panel; a query head and its scores fit there too (see `cplab.decoder`)."""
-    return plan[p.PRIVATE] + m * plan[p.PRIVATE_BYTES]
-
-
-@jit()
-def trouble(plan: Any, g: int, b: int, kind: int) -> None:
-    """Keep the first value that is not finite: by pass, then by frame, then activations before logits."""
-    machine.atomic_min(plan[p.STATUS], (g << 32) | (b << 1) | kind)
 
 
 @jit()
@@ -60,7 +38,7 @@ def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) ->
     panel = private(plan, m) + plan[p.QUANTS_AT]
     for t in range(T):
         if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
-            trouble(plan, g, t // count, _ACTIVATION)
+            trouble(plan, g, t // count, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
     return panel
 
@@ -74,7 +52,7 @@ def chosen(plan: Any, b: int, g: int, m: int) -> int:
     if m == 0:
         write_i32(plan[p.CODES] + 4 * at, code)
         if code < 0:
-            trouble(plan, g, b, _LOGIT)
+            trouble(plan, g, b, LOGIT)
     if plan[p.IS_FORCED]:
         return read_i32(plan[p.FORCED] + 4 * at)
     return max(code, 0)
@@ -104,6 +82,7 @@ def input_stage(plan: Any, g: int, m: int, team: int) -> None:
                 at = plan[p.INPUTS] + (b * plan[p.POSITIONS] + position) * row
                 share = source + low * (64 if code == v.F32_CODE else 32)
                 blocks.decode(code, share, at + low * 64, 64, high - low)
+        tracing.lap(plan, g, m, tracing.INPUT)
     if plan[p.PROJECTED]:
         _project(plan, g, m, low, high, new_first, new_count)
     T = B * count
@@ -154,16 +133,6 @@ def _rows(plan: Any, matrix: int, u: int, n: int, x: int, T: int, y: int, y_toke
 
 
 @jit()
-def _matrix(plan: Any, layer: int, which: int) -> int:
-    return plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * layer + which)
-
-
-@jit()
-def _layer_norms(plan: Any, layer: int) -> int:
-    return plan[p.NORMS] + 8 * layer * (plan[p.HIDDEN] + plan[p.HEAD_DIM])
-
-
-@jit()
 def _normed(plan: Any, weight: int, g: int, T: int, m: int) -> int:
     """RMSNorm of every token of the residual panel, in private space and ready to be multiplied; its address."""
     eps = blocks.read_f32(plan[p.NUMBERS])
@@ -177,92 +146,12 @@ def _normed(plan: Any, weight: int, g: int, T: int, m: int) -> int:
 @jit()
 def qkv_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """q, k and v rows of all tokens, as one matrix."""
-    x = _normed(plan, _layer_norms(plan, layer), g, T, m)
-    matrix = _matrix(plan, layer, p.QKV_MATRIX)
+    x = _normed(plan, layer_norms(plan, layer), g, T, m)
+    matrix = layout.matrix(plan, layer, p.QKV_MATRIX)
     units = (plan[p.HEADS] + 2 * plan[p.KV_HEADS]) * plan[p.HEAD_DIM] // 16
     for u in range(units * m // team, units * (m + 1) // team):
         _rows(plan, matrix, u, plan[p.HIDDEN], x, T, plan[p.QKV] + u * T * 64, 64)
     tracing.lap(plan, g, m, tracing.QKV)
-
-
-@jit()
-def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
-    """Per key/value head: norm and rotate the new keys into the cache, then every query head that shares it."""
-    first, count = tokens_of(plan, g)
-    B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
-    shared = plan[p.HEADS] // kv_heads
-    items = B * kv_heads
-    for item in range(items * m // team, items * (m + 1) // team):
-        b, kv_head = item // kv_heads, item % kv_heads
-        for i in range(count):
-            _cache_position(plan, layer, b, kv_head, first + i, b * count + i, B * count)
-        for head in range(kv_head * shared, (kv_head + 1) * shared):
-            for i in range(count):
-                _attend_head(plan, layer, b, kv_head, head, first + i, b * count + i, B * count, m)
-                if plan[p.OFFSET]:
-                    _quantise_head(plan, g, b, head, b * count + i, B * count)
-    tracing.lap(plan, g, m, tracing.ATTENTION)
-
-
-@jit()
-def _quantise_head(plan: Any, g: int, b: int, head: int, t: int, T: int) -> None:
-    """What a head attended to, as quantised activations of o_proj."""
-    d = plan[p.HEAD_DIM] // 32
-    panel = plan[p.ATTENDED_QUANTS]
-    if not quantise(plan[p.ATTENDED], T, t, head * d, (head + 1) * d, panel, plan[p.OFFSET]):
-        trouble(plan, g, b, _ACTIVATION)
-
-
-@jit()
-def _cache_address(plan: Any, layer: int, b: int, kv_head: int) -> int:
-    """Offset in bytes of a head's rows in KEYS and VALUES."""
-    head = (layer * plan[p.BATCH] + b) * plan[p.KV_HEADS] + kv_head
-    return 4 * head * plan[p.POSITIONS] * plan[p.HEAD_DIM]
-
-
-@jit()
-def _norm_and_rotate(plan: Any, x: int, T: int, weight: int, position: int, y: int) -> None:
-    """Per-head RMSNorm and RoPE of one head of a panel, into contiguous ``y``."""
-    d = plan[p.HEAD_DIM]
-    blocks.rms_norm(x, T * 64, weight, y, 64, d // 16, blocks.read_f32(plan[p.NUMBERS]))
-    cos = plan[p.ROPE] + 2 * position * d
-    blocks.rotate(y, cos, cos + 2 * plan[p.POSITIONS] * d, d // 32)
-
-
-@jit()
-def _cache_position(plan: Any, layer: int, b: int, kv_head: int, position: int, t: int, T: int) -> None:
-    d = plan[p.HEAD_DIM]
-    key = plan[p.QKV] + 4 * (plan[p.HEADS] + kv_head) * d * T + t * 64
-    value = key + 4 * plan[p.KV_HEADS] * d * T
-    row = _cache_address(plan, layer, b, kv_head) + 4 * position * d
-    weight = _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + d)
-    _norm_and_rotate(plan, key, T, weight, position, plan[p.KEYS] + row)
-    blocks.copy(value, T * 64, plan[p.VALUES] + row, 64, d // 16)
-
-
-@jit()
-def _attend_head(plan: Any, layer: int, b: int, kv_head: int, head: int, position: int, t: int, T: int, m: int) -> None:
-    d = plan[p.HEAD_DIM]
-    query = private(plan, m)
-    scores = query + 4 * d
-    start = 4 * head * d * T + t * 64
-    _norm_and_rotate(plan, plan[p.QKV] + start, T, _layer_norms(plan, layer) + 4 * plan[p.HIDDEN], position, query)
-    visible = position + 1
-    rows = _cache_address(plan, layer, b, kv_head)
-    scale = blocks.read_f32(plan[p.NUMBERS] + 4)
-    largest = blocks.dot(query, 64, plan[p.KEYS] + rows, 64, d // 16) * scale
-    blocks.write_f32(scores, largest)
-    for j in range(1, visible):
-        score = blocks.dot(query, 64, plan[p.KEYS] + rows + 4 * j * d, 64, d // 16) * scale
-        blocks.write_f32(scores + 4 * j, score)
-        largest = score if score > largest else largest
-    blocks.exp_minus(scores, (visible + 15) // 16, largest)
-    total = blocks.read_f32(scores)
-    for j in range(1, visible):
-        total = total + blocks.read_f32(scores + 4 * j)
-    for j in range(visible):
-        blocks.write_f32(scores + 4 * j, blocks.read_f32(scores + 4 * j) / total)
-    blocks.weighted_sum(scores, visible, plan[p.VALUES] + rows, 4 * d, plan[p.ATTENDED] + start, T * 64, d // 16)
 
 
 @jit()
@@ -279,15 +168,15 @@ def _add_rows(plan: Any, matrix: int, n: int, x: int, T: int, m: int, team: int)
 def out_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """o_proj and the first residual."""
     x = plan[p.ATTENDED_QUANTS] if plan[p.OFFSET] else plan[p.ATTENDED]
-    _add_rows(plan, _matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
+    _add_rows(plan, layout.matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
     tracing.lap(plan, g, m, tracing.OUT)
 
 
 @jit()
 def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """Gate and up rows side by side, and silu(gate) * up, quantised for down_proj by whoever has made it."""
-    x = _normed(plan, _layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
-    matrix = _matrix(plan, layer, p.GATE_UP_MATRIX)
+    x = _normed(plan, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
+    matrix = layout.matrix(plan, layer, p.GATE_UP_MATRIX)
     gate = private(plan, m) + plan[p.SCRATCH_AT]
     up = gate + 64 * T
     grain = 2 if plan[p.OFFSET] else 1  # a member makes whole blocks of 32
@@ -301,7 +190,7 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
     if plan[p.OFFSET]:
         for t in range(T):
             if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
-                trouble(plan, g, t // tokens_of(plan, g)[1], _ACTIVATION)
+                trouble(plan, g, t // tokens_of(plan, g)[1], ACTIVATION)
         tracing.lap(plan, g, m, tracing.QUANTISE)
 
 
@@ -309,7 +198,7 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
 def down_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """down_proj and the second residual."""
     x = plan[p.GATED_QUANTS] if plan[p.OFFSET] else plan[p.GATED]
-    _add_rows(plan, _matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], x, T, m, team)
+    _add_rows(plan, layout.matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], x, T, m, team)
     tracing.lap(plan, g, m, tracing.DOWN)
 
 
@@ -319,7 +208,7 @@ def head_stage(plan: Any, g: int, m: int, team: int) -> None:
     _, count = tokens_of(plan, g)
     B, T, vocab = plan[p.BATCH], plan[p.BATCH] * count, plan[p.VOCAB]
     x = private(plan, m)
-    weight = _layer_norms(plan, plan[p.LAYERS])
+    weight = layer_norms(plan, plan[p.LAYERS])
     eps = blocks.read_f32(plan[p.NUMBERS])
     for b in range(B):
         last = plan[p.RESIDUAL] + (b * count + count - 1) * 64
@@ -339,7 +228,8 @@ def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -
     """Member m's share of one stage of the plan at an address."""
     plan = carray(address, (p.SIZE,))
     T = plan[p.BATCH] * tokens_of(plan, g)[1]
-    tracing.lap(plan, g, m, tracing.WAIT)
+    # What is waited for before an input stage is the pass before.
+    tracing.lap(plan, max(g - 1, 0) if stage == INPUT else g, m, tracing.WAIT)
     if stage == INPUT:
         input_stage(plan, g, m, team)
     elif stage == QKV:

@@ -94,7 +94,6 @@ def run_frame(plan: Any, m: int, team: int) -> None:
     area = plan[p.TEAM]
     passed = 0
     stamp(plan, m, 0)
-    tracing.start(plan, m)
     for g in range(plan[p.PASSES]):
         run_stage(plan, stages.INPUT, 0, g, m, team)
         passed = barrier(area, team, passed)
@@ -123,15 +122,19 @@ def frame_alone(plan: Any) -> None:
     """A frame on the calling thread."""
     mode = machine.get_float_mode()
     machine.set_float_mode(machine.default_float_mode())
+    tracing.start(plan, 1)
     run_frame(plan, 0, 1)
+    tracing.finish(plan, 1)
     machine.set_float_mode(mode)
 
 
 @jit(parallel=True)
 def frame_together(plan: Any, team: int) -> None:
     """A frame in one parallel region. Where DECISION is APART afterwards, nothing was done."""
+    tracing.start(plan, team)
     for m in prange(team):
         member(plan, m, team)
+    tracing.finish(plan, team)
 
 
 @jit()
@@ -151,9 +154,8 @@ def _launch(plan: Any, stage: int, layer: int, g: int, team: int) -> None:
 @jit()
 def frame_apart(plan: Any, team: int) -> None:
     """A frame with one parallel region a stage: right under any threading layer, and slower."""
+    tracing.start(plan, team)
     stamp(plan, 0, 0)
-    for m in range(team):
-        tracing.start(plan, m)
     for g in range(plan[p.PASSES]):
         _launch(plan, stages.INPUT, 0, g, team)
         for layer in range(plan[p.LAYERS]):
@@ -162,3 +164,4 @@ def frame_apart(plan: Any, team: int) -> None:
         _launch(plan, stages.HEAD, 0, g, team)
         stamp(plan, 0, g + 1)
     _member_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, 0, team)
+    tracing.finish(plan, team)

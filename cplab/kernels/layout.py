@@ -1,0 +1,44 @@
+"""Where a pass finds its positions, weights and private space in a plan, and where it writes what went wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cplab.jit import jit
+from cplab.kernels import machine
+from cplab.kernels import plan as p
+
+#: What was not finite, for `trouble`.
+ACTIVATION, LOGIT = 0, 1
+
+
+@jit()
+def tokens_of(plan: Any, g: int) -> tuple[int, int]:
+    """First position and number of positions (for each sequence) that pass ``g`` runs through the layers."""
+    if plan[p.RECOMPUTE]:
+        return 0, g + 2
+    return (0, 2) if g == 0 else (g + 1, 1)
+
+
+@jit()
+def private(plan: Any, m: int) -> int:
+    """Address of member m's own panel; a query head and its scores fit there too (see `cplab.decoder`)."""
+    return plan[p.PRIVATE] + m * plan[p.PRIVATE_BYTES]
+
+
+@jit()
+def matrix(plan: Any, layer: int, which: int) -> int:
+    """Address of a layer's entry in MATRICES; ``which`` is `plan.QKV_MATRIX` and so on."""
+    return plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * layer + which)
+
+
+@jit()
+def layer_norms(plan: Any, layer: int) -> int:
+    """Address of a layer's norm weights; of the final norm's where ``layer`` is the number of layers."""
+    return plan[p.NORMS] + 8 * layer * (plan[p.HIDDEN] + plan[p.HEAD_DIM])
+
+
+@jit()
+def trouble(plan: Any, g: int, b: int, kind: int) -> None:
+    """Keep the first value that is not finite: by pass, then by frame, then activations before logits."""
+    machine.atomic_min(plan[p.STATUS], (g << 32) | (b << 1) | kind)
