@@ -153,6 +153,7 @@ def _profile(job: Job, variant: Variant, model: Model) -> CellRecord:
     facts = _facts(job, cell.predictor) | {"lossy_weights": cell.lossy_weights}
     if not cell.report.passed:
         return _record(job, _outcome(cell), facts=facts)
+    _tune(cell)
     samples, wrong = profiling.profile_frames(cell.predictor, cell.golden, job.frames)
     if wrong:
         return _record(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts)
