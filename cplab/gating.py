@@ -61,11 +61,13 @@ def gate_cell(
         GoldenError: the golden belongs to other weights or another arithmetic.
         UnpackableError: a weight that the variant's format cannot hold.
     """
+    at_least = None if frames is None else max(frames, _FIDELITY_FRAMES)
     if variant.tier == "quality":  # measured by its distance to the original weights, however it rounds them
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
         report = judge(predictor, model, original, tier="quality", frames=frames, format=variant.format)
-        return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
+        kept = validate(predictor, original, frames=at_least, same_model=False)
+        return CellGate(report, predictor, original, 0, kept.teacher_forced.share, kept.free_running.share)
     rounded, lossy = model.repacked(variant.format)
     law = law_of(variant)
     if not lossy and law == "f32":
@@ -76,7 +78,6 @@ def gate_cell(
     own, original = _goldens(law, model, rounded, golden)
     predictor = variant.build(rounded, threads)
     report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames)
-    at_least = None if frames is None else max(frames, _FIDELITY_FRAMES)
     kept = validate(predictor, original, frames=at_least)
     return CellGate(report, predictor, own, lossy, kept.teacher_forced.share, kept.free_running.share)
 
@@ -128,6 +129,7 @@ def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) 
         GoldenError: ``golden`` belongs to other weights.
     """
     gated = gate_cell(variant, model, threads, golden=golden)
-    same_model = gated.lossy_weights == 0 and law_of(variant) == golden.arithmetic
+    as_it_is = gated.lossy_weights == 0 and variant.tier != "quality"
+    same_model = as_it_is and law_of(variant) == golden.arithmetic
     found = validate(gated.predictor, golden, same_model=same_model)
     return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

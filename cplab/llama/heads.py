@@ -20,30 +20,30 @@ from cplab.kernels.packing import columns_padded, row_bytes, streamed
 from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
 from cplab.kernels.quantising import quantise
 from cplab.kernels.tiles import UNIT
-
-#: Prefetch distance in rows, as `cplab.decoder.Decoder` takes it.
-_AHEAD_ROWS = 4
+from cplab.model import Tensor
+from cplab.tuning import found_distance
 
 
 class Matrix:
     """One matrix, packed.
 
     Args:
-        weights: ``[rows, columns]`` f32; rows a multiple of 16, columns of 32.
+        weights: ``[rows, columns]``; rows a multiple of 16, columns of 32.
         format: a name of `cplab.formats`.
         threads: team size.
     """
 
-    def __init__(self, weights: NDArray[np.float32], format: str, threads: int) -> None:
+    def __init__(self, weights: Tensor, format: str, threads: int) -> None:
         compiling.compile_all()
         kind = format_named(format)
-        self._packed = streamed(kind, kind.pack(weights))
+        self._packed = streamed(kind, weights.packed(kind))
         self.rows, self.columns = weights.shape
         self.nbytes = self._packed.nbytes
         self.threads = threads
         self._quantised = KINDS.get(kind.code)
         bytes_of = row_bytes(kind, self.columns)
-        self._arguments = (units.unit.address, kind.code, self._packed.ctypes.data, bytes_of, _AHEAD_ROWS * bytes_of)
+        ahead = found_distance(f"{format} x {threads}") or 4 * bytes_of  # as `cplab.decoder.Decoder` takes it
+        self._arguments = (units.unit.address, kind.code, self._packed.ctypes.data, bytes_of, ahead)
 
     def times(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """``x [B, columns] -> [B, rows]``, by the format's own law: the bits do not depend on the thread count."""

@@ -49,7 +49,7 @@ class LlamaPredictor:
         self._engine = Engine(file, choice.settings, threads, spec.positions)
 
         def matrix(name: str) -> Matrix:
-            return Matrix(model.f32(name), self.head_format, threads)
+            return Matrix(model.tensors[name], self.head_format, threads)
 
         self._heads = [matrix(f"lm_head.{g}.weight") for g in range(spec.passes)]
         self._projection = matrix("small_to_mtp_projection.weight") if spec.projected else None

@@ -85,24 +85,27 @@ def test_the_derived_file_is_written_once_and_whole(tiny, own_cache):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("B", [1, 2, 3])
-def test_heads_have_the_canonical_bits(tiny, threads, B, fresh_process):
+@pytest.mark.parametrize("kind", list(TIERS))
+def test_heads_have_the_bits_of_the_labs_own_variant(kind, threads, fresh_process):
+    """Given the same hidden state; B = 3 at once, as one at a time."""
     source = (
-        "import json, numpy as np\nfrom cplab.llama.heads import Matrix\nfrom cplab.sources import load_model\n"
-        "from cplab import arithmetic as law\n"
-        "W = load_model('synthetic:tiny').f32('lm_head.1.weight')\n"
-        f"x = np.random.default_rng(1).standard_normal(({B}, 64)).astype(np.float32)\n"
-        f"y = Matrix(W, 'bf16', {threads}).times(x)\n"
-        "truth = np.empty_like(y)\nfor b in range(len(x)): law.matvec(W, x[b], truth[b])\n"
-        "print(json.dumps([list(y.shape), y.tobytes() == truth.tobytes()]))"
+        "import json, numpy as np\nfrom cplab.llama.heads import Matrix\n"
+        "from cplab.oracle_quantised import oracle_for\nfrom cplab.sources import load_model\n"
+        f"model = load_model('synthetic:tiny').repacked('{kind}')[0]\n"
+        f"oracle = oracle_for(model, '{kind}' if '{kind}'[0] == 'q' else 'f32')\n"
+        "x = np.random.default_rng(1).standard_normal((3, 64)).astype(np.float32)\n"
+        f"matrix = Matrix(model.tensors['lm_head.1.weight'], '{kind}', {threads})\n"
+        "truth = np.stack([oracle.head(1, row) for row in x])\n"
+        "alone = np.concatenate([matrix.times(row[None]) for row in x])\n"
+        "print(json.dumps([matrix.times(x).tobytes() == truth.tobytes(), alone.tobytes() == truth.tobytes()]))"
     )
-    assert fresh_process(source, NUMBA_NUM_THREADS=2) == [[B, tiny.spec.vocab], True]
+    assert fresh_process(source, NUMBA_NUM_THREADS=2) == [True, True]
 
 
 def test_the_projection_is_a_matrix_like_a_head():
     model = projected_model()
     hidden, _ = inputs(model, 2)
-    y = Matrix(model.f32("small_to_mtp_projection.weight"), "f32", 1).times(hidden)
+    y = Matrix(model.tensors["small_to_mtp_projection.weight"], "f32", 1).times(hidden)
     from cplab.oracle import Oracle
 
     oracle = Oracle(model)
