@@ -38,7 +38,7 @@ def streamed(kind: Format, packed: NDArray[Any]) -> NDArray[np.uint8]:
     """
     if kind.blocks is None:
         raw = np.ascontiguousarray(packed)
-        if kind.code == BF16_CODE:  # halves of 32 in turn: see `vectors.decode_32`
+        if kind.code == BF16_CODE:  # halves of 32 in turn: see `vectors.decode_half`
             raw = np.ascontiguousarray(raw.reshape(-1, 2, LANES).swapaxes(1, 2))
         return raw.view(np.uint8).reshape(len(packed) // UNIT, -1)
     quants, scales = kind.blocks(packed)

@@ -108,7 +108,7 @@ def _emit_step(
     records = builder.add(x, builder.mul(step, builder.mul(unit.T, v.i64(RECORD_BYTES))))
     if not (isinstance(part, ir.Constant) and part.constant):  # a line is asked for once
         for address in stored:
-            v.prefetch(builder, builder.add(address, unit.ahead))
+            v.prefetch(builder, builder.add(address, tile.ahead))
     v.prefetch(builder, builder.add(scale_at, builder.shl(unit.row_bytes, v.i64(4))))
     # Where one token is all there is, a row is finished before the next is unpacked; more tokens share a row's weights.
     groups = [[r] for r in range(tile.rows)] if tile.tokens == 1 else [list(range(tile.rows))]

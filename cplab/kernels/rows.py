@@ -48,7 +48,7 @@ def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, las
         at = [builder.add(row, builder.mul(step, v.i64(size))) for row in rows]
         for address in at:
             for line in range(0, size, v.CACHE_LINE):
-                v.prefetch(builder, builder.add(address, builder.add(unit.ahead, v.i64(line))))
+                v.prefetch(builder, builder.add(address, builder.add(tile.ahead, v.i64(line))))
         # Where one token is all there is, a row is finished before the next is decoded; more tokens share a row's
         # weights, and rows a token's activations.
         groups = [[r] for r in range(tile.rows)] if tile.tokens == 1 else [list(range(tile.rows))]
@@ -60,10 +60,10 @@ def _emit_products(
     builder: Any, code: int, tile: Tile, rows: list[tuple[int, Any]], block: Any, block_bytes: Any
 ) -> None:
     """Products of 32 weights of some rows with all tokens of the tile."""
-    halves = [(r, v.decode_32(builder, code, address)) for r, address in rows]
     for half in range(2):
+        weights = [(r, v.decode_half(builder, code, address, half)) for r, address in rows]
         for t in range(tile.tokens):
             activation = v.load(builder, builder.add(block, v.i64(t * v.CACHE_LINE)))
-            for r, weights in halves:
-                tile.accumulate(builder, r, t, weights[half], activation)
+            for r, weight in weights:
+                tile.accumulate(builder, r, t, weight, activation)
         block = builder.add(block, block_bytes)

@@ -1,9 +1,10 @@
 """Tiles: which rows and tokens share registers, and the loops around them that every format has in common.
 
-A unit is 16 rows. Its dot products are cut three ways: tokens into tiles of 8, 4, 2 and 1; columns into chunks short
-enough for the tile's activations to stay in the first-level cache while all 16 rows go by; rows into groups of as many
-as registers hold. Within a tile R x N accumulators live in registers, one for each dot product (the canonical order
-allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up side by side.
+A unit is 16 rows. Its dot products are cut three ways: tokens into tiles of 8, 4, 2 and 1, as registers allow; columns
+into chunks short enough for the tile's activations to stay in the first-level cache while all 16 rows go by; rows into
+groups of as many as registers hold. Within a tile R x N accumulators live in registers, one for each dot product (the
+canonical order allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up
+side by side.
 
 How many accumulators fit is the target's and the format's: a vector of 16 float32 is one register of AVX-512, two of
 AVX2, four of SSE and NEON, and decoding wants some too. A tile that does not fit spills, and a spill in the inner loop
@@ -64,6 +65,7 @@ class Tile(NamedTuple):
         tokens: tokens held at once.
         row: index of the first row within the unit (emitted int64).
         token: index of the first token (emitted int64).
+        ahead: how far ahead its weights are asked for, bytes (emitted int64); 0 where it is another tile's turn.
         accumulators: ``[rows][tokens]`` stack slots that become registers.
     """
 
@@ -71,6 +73,7 @@ class Tile(NamedTuple):
     tokens: int
     row: Any
     token: Any
+    ahead: Any
     accumulators: list[list[Any]]
 
     def accumulate(self, builder: Any, r: int, t: int, a: Any, b: Any) -> None:
@@ -109,23 +112,52 @@ def emit_unit(
     chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
     chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
     for tokens, rows in shapes:
-        with _while_left(builder, token, unit.T, tokens) as first:
-            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, emit)
+        with _while_left(builder, token, unit.T, tokens) as (first, turn):
+            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, turn, emit)
             _reduce(builder, unit, room, tokens, first, lane_of)
 
 
+def _least_left(tokens: int) -> int:
+    """How many tokens must be left for a tile of so many.
+
+    One fewer than it holds will do where it can begin a token earlier: a token that two tiles compute gets the same
+    bits from both, and that is cheaper than a narrow tile for what is left (7 tokens are 4 and 4, not 4, 2 and 1).
+    """
+    return tokens - 1 if tokens > 2 else tokens
+
+
+def _ahead(builder: Any, unit: Unit, group: Any, groups: int, tokens: int, token: Any) -> Any:
+    """Where a group of rows asks for weights while a tile runs that begins with ``token``.
+
+    A single tile asks for its own stream. Of several, the first reads a unit's weights from memory and the others out
+    of the cache: so each asks for a share of the next unit's, by its tokens, and memory is busy all the time.
+    """
+    place = builder.udiv(builder.mul(group, unit.T), v.i64(groups))
+    mine = builder.and_(
+        builder.icmp_signed(">=", place, token), builder.icmp_signed("<", place, builder.add(token, v.i64(tokens)))
+    )
+    next_unit = builder.select(mine, builder.shl(unit.row_bytes, v.i64(4)), v.i64(0))
+    return builder.select(builder.icmp_signed("<=", unit.T, v.i64(tokens)), unit.ahead, next_unit)
+
+
 @contextmanager
-def _while_left(builder: Any, at: Any, count: Any, step: int) -> Iterator[Any]:
-    """Emit a loop that takes ``step`` at a time from ``at`` while that many are left below ``count``."""
-    check, body, done = (builder.append_basic_block(f"tokens{step}.{name}") for name in ("check", "body", "done"))
+def _while_left(builder: Any, at: Any, count: Any, tokens: int) -> Iterator[tuple[Any, Any]]:
+    """Emit a loop that takes ``tokens`` at a time, from ``at`` on, while enough are left below ``count``.
+
+    Yields the first token of the tile, and of those the first that no tile had before.
+    """
+    check, body, done = (builder.append_basic_block(f"tokens{tokens}.{name}") for name in ("check", "body", "done"))
     builder.branch(check)
     builder.position_at_end(check)
-    first = builder.load(at)
-    after = builder.add(first, v.i64(step))
-    builder.cbranch(builder.icmp_signed("<=", after, count), body, done)
+    next_token = builder.load(at)
+    latest = builder.sub(count, v.i64(tokens))
+    left = builder.sub(count, next_token)
+    enough = builder.icmp_signed(">=", left, v.i64(_least_left(tokens)))
+    builder.cbranch(builder.and_(enough, builder.icmp_signed(">=", latest, v.i64(0))), body, done)
     builder.position_at_end(body)
-    yield first
-    builder.store(after, at)
+    first = builder.select(builder.icmp_signed("<", next_token, latest), next_token, latest)
+    yield first, next_token
+    builder.store(builder.add(first, v.i64(tokens)), at)
     builder.branch(check)
     builder.position_at_end(done)
 
@@ -139,7 +171,14 @@ def _waiting_room(builder: Any, tokens: int) -> Any:
 
 
 def _emit_tokens(
-    builder: Any, unit: Unit, steps: Any, chunk: Any, shape: tuple[int, int], token: Any, emit: EmitSteps
+    builder: Any,
+    unit: Unit,
+    steps: Any,
+    chunk: Any,
+    shape: tuple[int, int],
+    token: Any,
+    turn: Any,
+    emit: EmitSteps,
 ) -> Any:
     """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
     tokens, rows = shape
@@ -163,7 +202,8 @@ def _emit_tokens(
                 with go_on:
                     for slot, at in each:
                         builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
-            emit(builder, unit, Tile(rows, tokens, row, token, slots), first, last)
+            ahead = _ahead(builder, unit, group, UNIT // rows, tokens, turn)
+            emit(builder, unit, Tile(rows, tokens, row, token, ahead, slots), first, last)
             for slot, at in each:
                 v.store(builder, builder.load(slot), at, v.CACHE_LINE)
     return room

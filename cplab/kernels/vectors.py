@@ -104,17 +104,17 @@ def decode_16(builder: Any, code: int, address: Any) -> Any:
     raise NotImplementedError(f"no decoder for format code {code}")
 
 
-def decode_32(builder: Any, code: int, address: Any) -> tuple[Any, Any]:
-    """32 weights as matrices stream them (`cplab.kernels.packing.streamed`), as two vectors of 16.
+def decode_half(builder: Any, code: int, address: Any, half: int) -> Any:
+    """The first or second 16 of 32 weights as matrices stream them (`cplab.kernels.packing.streamed`).
 
     BF16 has the two halves in turn, so that a word holds one weight of each: a shift and a mask decode both, where
     widening takes a shuffle and a shift for each.
     """
     if code == BF16_CODE:
         words = load(builder, address, INTS, align=2)
-        halves = builder.shl(words, splat_int(16)), builder.and_(words, splat_int(-0x10000))
-        return builder.bitcast(halves[0], VECTOR), builder.bitcast(halves[1], VECTOR)
-    return decode_16(builder, code, address), decode_16(builder, code, builder.add(address, i64(BYTES_PER_16[code])))
+        words = builder.and_(words, splat_int(-0x10000)) if half else builder.shl(words, splat_int(16))
+        return builder.bitcast(words, VECTOR)
+    return decode_16(builder, code, builder.add(address, i64(half * BYTES_PER_16[code])))
 
 
 def _decode_f16(builder: Any, address: Any) -> Any:
