@@ -241,14 +241,3 @@ def text_embeddings(model: nn.Module, tokens: list[int]) -> Float32:
         embedded = model.talker.get_text_embeddings()(torch.tensor([tokens]))
         projected: Float32 = model.talker.text_projection(embedded)[0].numpy()
     return projected
-
-
-__all__ = [
-    "Call",
-    "Spoken",
-    "build",
-    "caught_call",
-    "speak",
-    "text_embeddings",
-    "token_numbers",
-]
