@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -75,6 +76,17 @@ def test_the_workqueue_layer_gives_the_same_bits(fresh_process, expected):
     )
     assert digests == [expected, expected]
     assert layer == "workqueue"
+
+
+def test_the_tbb_layer_gives_the_same_bits(fresh_process, expected):
+    """tbb promises no threads at all: whether members run together is its own affair, the bits are not."""
+    tbb = {"NUMBA_THREADING_LAYER": "tbb", "LD_LIBRARY_PATH": f"{sys.prefix}/lib"}  # where its wheel puts the library
+    result = fresh_process(TWO_THREADS, may_fail=True, timeout=60, NUMBA_NUM_THREADS=2, **tbb)
+    if "No threading layer could be loaded" in result.stderr:
+        pytest.skip("no tbb for numba on this machine")
+    _, digests, layer, _ = json.loads(result.stdout.strip().splitlines()[-1])
+    assert digests == [expected, expected]
+    assert layer == "tbb"
 
 
 def test_a_launch_a_stage_gives_the_same_bits(fresh_process, expected):
