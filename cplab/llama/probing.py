@@ -4,6 +4,9 @@ What is kept belongs to one file, one way of running it, one thread count, one b
 works where its process lives and its hidden states are no further from the float32 ones than twice a naive
 implementation's of the same precision: the gate's own rule (`cplab.gate_quality`), asked before the gate asks it.
 Where none is right, the fastest of those that answer is taken, so that the gate can say what is wrong.
+
+llama.cpp's threads wait for each other some thousand times a frame, so that beside another busy process times say
+little about settings. What was found so is taken for an hour only and says so.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +40,9 @@ from cplab.sources import synthetic
 
 #: Seconds that one setting may take.
 PATIENCE_S = 120.0
+#: A trial whose threads had a CPU for less than this share of their time was disturbed.
+QUIET_SHARE = 0.8
+DISTURBED_S = 3600.0
 _FRAMES = 4
 _FORCED_STEP = 617
 _COMMAND = (sys.executable, "-m", "cplab.llama.trial")
@@ -50,12 +57,14 @@ class Tried:
         frame_ms: least time of a frame without heads; None where there was no answer.
         distance: rms of hidden states from the float32 ones; None where one is not finite.
         failed: why there was no answer: a signal's name, a time-out, or what llama.cpp said.
+        cpu_share: how much of its threads' time that frame had a CPU, 0..1.
     """
 
     settings: Settings
     frame_ms: float | None = None
     distance: float | None = None
     failed: str = ""
+    cpu_share: float = 1.0
 
     def right(self, limit: float) -> bool:
         """Whether it answered, within the limit."""
@@ -64,10 +73,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The settings to use, and one line that says why."""
+    """The settings to use, and one line that says why; ``disturbed`` where something else was running meanwhile."""
 
     settings: Settings
     note: str
+    disturbed: bool = False
 
 
 def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recompute: bool) -> Choice:
@@ -93,7 +103,8 @@ def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recomp
             "inputs": str(inputs),
         }
         choice = choose(try_all(job, settings_for(kind), Path(folder)), limit)
-    about = {"settings": choice.settings.as_dict(), "note": choice.note, "facts": facts}
+    told = {"settings": choice.settings.as_dict(), "note": choice.note, "disturbed": choice.disturbed}
+    about = told | {"facts": facts}
     with writing_to_cache(kept), replacing(kept) as temporary:
         temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
     return choice
@@ -116,7 +127,10 @@ def choose(tried: Sequence[Tried], limit: float) -> Choice:
         finite = any(t.distance is not None for t in answers)
         parts = [f"llama.cpp: {best.settings}; {'wrong' if finite else 'non-finite'} hidden states with every setting"]
     parts += _failures(tried)
-    return Choice(best.settings, "; ".join(parts))
+    disturbed = min(t.cpu_share for t in answers) < QUIET_SHARE
+    if disturbed:
+        parts.append("tried beside other busy processes: the choice holds for an hour")
+    return Choice(best.settings, "; ".join(parts), disturbed)
 
 
 def _failures(tried: Sequence[Tried]) -> list[str]:
@@ -153,7 +167,8 @@ def try_all(
         for line in results.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)
             number = told["number"]
-            found[number] = Tried(settings[number], told.get("frame_ms"), told.get("distance"), told.get("refused", ""))
+            answer = {name: told[name] for name in ("frame_ms", "distance", "cpu_share") if name in told}
+            found[number] = Tried(settings[number], failed=told.get("refused", ""), **answer)
         culprit = next((number for number in left if number not in found), None)
         if culprit is not None:
             found[culprit] = Tried(settings[culprit], failed=ended)
@@ -224,9 +239,11 @@ def _facts(file: Path, threads: int, recompute: bool) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Choice | None:
-    """A kept choice; a damaged file counts as none."""
+    """A kept choice; a damaged file counts as none, and so does one of more than an hour ago that was disturbed."""
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        return Choice(Settings(**about["settings"]), str(about["note"]))
+        if about["disturbed"] and time.time() - path.stat().st_mtime > DISTURBED_S:
+            return None
+        return Choice(Settings(**about["settings"]), str(about["note"]), bool(about["disturbed"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

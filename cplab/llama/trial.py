@@ -6,7 +6,8 @@ each result is written and flushed at once: what is missing afterwards is what k
 ``JOB`` is JSON: ``file``, ``threads``, ``positions``, ``recompute``, ``frames``, ``inputs`` (an npz with ``X
 [positions, hidden]`` and ``states [passes, hidden]``), and ``settings``, by number. ``RESULTS`` gets a line of JSON for
 each: ``number``, and ``frame_ms`` (the least of ``frames`` frames) with ``distance`` (rms from ``states``; null where a
-state is not finite), or ``refused`` with a reason.
+state is not finite) and ``cpu_share`` (how much of its threads' time that frame had a CPU: less than all of it on a
+machine that is busy with something else), or ``refused`` with a reason.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from cplab.cpus import allowed_cpus
 from cplab.errors import CplabError
 from cplab.llama.engine import Engine, run_frame
 from cplab.llama.settings import Settings
@@ -32,19 +34,22 @@ def tried(job: dict[str, Any], settings: Settings, X: Any, states: Any) -> dict[
     engine = Engine(Path(job["file"]), settings, job["threads"], job["positions"])
     try:
         found = run_frame(engine, X, job["recompute"])
-        least = np.inf
+        least, share = np.inf, 1.0
+        width = min(job["threads"], allowed_cpus())
         began = time.perf_counter()
         for _ in range(job["frames"]):
-            started = time.perf_counter_ns()
+            started, busy = time.perf_counter_ns(), time.process_time_ns()
             run_frame(engine, X, job["recompute"])
-            least = min(least, time.perf_counter_ns() - started)
+            elapsed, busy = time.perf_counter_ns() - started, time.process_time_ns() - busy
+            if elapsed < least:
+                least, share = elapsed, busy / elapsed / width
             if time.perf_counter() - began > ENOUGH_S:
                 break
     finally:
         engine.close()
     finite = bool(np.isfinite(found).all())
     distance = float(np.sqrt(np.mean(np.square(found - states, dtype=np.float64)))) if finite else None
-    return {"frame_ms": least / 1e6, "distance": distance}
+    return {"frame_ms": least / 1e6, "distance": distance, "cpu_share": share}
 
 
 def main() -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 
 import pytest
 
 from cplab.errors import EngineError
-from cplab.llama.probing import Tried, choose, try_all
+from cplab.llama import probing
+from cplab.llama.probing import Choice, Tried, choose, try_all
 from cplab.llama.settings import TIERS, Settings, settings_for
 
 #: A program with the trial's contract. It answers as the job's ``script`` says for the kind of extra buffers.
@@ -28,7 +31,8 @@ for number, chosen in job["settings"].items():
     if does == "refuses":
         told = {"refused": "llama.cpp refuses that"}
     else:
-        told = {"frame_ms": does["ms"] + chosen["flash"], "distance": does["distance"]}
+        share = does.get("share", 1)
+        told = {"frame_ms": does["ms"] + chosen["flash"], "distance": does["distance"], "cpu_share": share}
     results.write(json.dumps({"number": int(number), **told}) + "\\n")
     results.flush()
 """
@@ -100,6 +104,32 @@ def test_where_every_setting_dies_the_error_names_each(tried):
     with pytest.raises(EngineError, match="no answer with any settings") as error:
         choose(found, LIMIT)
     assert str(error.value).count("SIGSEGV") == 12
+
+
+@pytest.mark.parametrize(("share", "disturbed"), [(0.95, False), (0.5, True)])
+def test_times_from_a_busy_machine_are_told_so(tried, share, disturbed):
+    found, _ = tried(kind="f32", all=GOOD, none={**GOOD, "share": share})
+    choice = choose(found, LIMIT)
+    assert choice.disturbed is disturbed
+    assert ("busy processes" in choice.note) is disturbed
+
+
+@pytest.mark.parametrize(("disturbed", "age_s", "known"), [(False, 1e6, True), (True, 60, True), (True, 4000, False)])
+def test_a_disturbed_choice_is_kept_for_an_hour(tmp_path, disturbed, age_s, known):
+    path = tmp_path / "settings.json"
+    settings = settings_for("f32")[0]
+    path.write_text(json.dumps({"settings": settings.as_dict(), "note": "n", "disturbed": disturbed}))
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    assert probing._read(path) == (Choice(settings, "n", disturbed) if known else None)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"settings": {"flash": true}, "note": "", "disturbed": false}'])
+def test_a_damaged_choice_counts_as_none(tmp_path, text):
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    assert probing._read(path) is None
+    assert probing._read(tmp_path / "none.json") is None
 
 
 @pytest.mark.parametrize("limit", [float("nan"), float("inf")])
