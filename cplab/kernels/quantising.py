@@ -37,9 +37,13 @@ def quantise_block(typingctx: Any, x: Any, x_step: Any, record: Any, parity: Any
         x, x_step, record, parity, offset = args
         halves = [v.load(builder, x), v.load(builder, builder.add(x, x_step))]
         largest = _largest_bits(builder, halves)
+        finite = builder.icmp_signed("<", largest, ir.Constant(v.I32, _EXPONENT))
         d = builder.fdiv(builder.bitcast(largest, v.FLOAT), ir.Constant(v.FLOAT, 127.0))
+        # Dividing by one rounds a block that is too small to have a scale to zeros. One that is not finite has no scale
+        # either: panels fill columns up to whole lines with what earlier calls left, and zero weights times that
+        # must be zero.
         zero = builder.fcmp_ordered("<", d, ir.Constant(v.FLOAT, _SMALLEST_NORMAL))
-        # Dividing by one rounds a block that is too small to have a scale to zeros.
+        zero = builder.or_(zero, builder.not_(finite))
         divisor = v.spread(builder, builder.select(zero, ir.Constant(v.FLOAT, 1.0), d))
         d = builder.select(zero, ir.Constant(v.FLOAT, 0.0), d)
         v.store(builder, d, builder.add(record, builder.add(v.i64(SCALES), builder.shl(parity, v.i64(2)))))
@@ -49,7 +53,6 @@ def quantise_block(typingctx: Any, x: Any, x_step: Any, record: Any, parity: Any
             q = _rounded(builder, builder.fdiv(half, divisor))
             at = builder.add(first, v.i64(32 * index))
             _store_groups(builder, q, factor, at)
-        finite = builder.icmp_signed("<", largest, ir.Constant(v.I32, _EXPONENT))
         return builder.zext(finite, v.I64)
 
     return types.int64(*([types.int64] * 5)), generate

@@ -23,7 +23,7 @@ from small_models import (
 
 from cplab import arithmetic as law
 from cplab.decoder import Decoder
-from cplab.errors import BadInputError, NonFiniteLogitsError
+from cplab.errors import BadInputError, NonFiniteActivationError, NonFiniteLogitsError
 from cplab.formats import FLOAT_FORMATS, FORMATS
 from cplab.kernels import machine
 from cplab.model import Model
@@ -336,6 +336,55 @@ def test_a_decoder_goes_on_after_a_bad_frame(fragile):
         decoder.predict(hidden[bad], cb0[bad])
     assert digest(*predict(decoder, hidden[good], cb0[good])) == before
     assert before == digest(*oracle_logits(model, hidden[good], cb0[good]))
+
+
+@pytest.fixture(scope="module", params=["q8_0", "q4_0"])
+def brittle(request):
+    """A format; a model whose widths are no whole lines of it, with activations that overflow for some inputs; frames,
+    and what the oracle says of each: a digest, or the pass in which it finds no number."""
+    model = projected_model()
+    name = "model.layers.1.input_layernorm.weight"
+    gains = model.f32(name).copy()
+    gains[5] = 1.5e38
+    model = with_tensors(model, **{name.replace(".", "__"): gains})
+    hidden, cb0 = inputs(projected_model(), 60)
+    told = []
+    for b in range(60):
+        try:
+            told.append(digest(*oracle_logits(model, hidden[b : b + 1], cb0[b : b + 1], arithmetic=request.param)))
+        except NonFiniteActivationError as error:
+            told.append(error.pass_index)
+    assert {0, 2, 3} < set(told)
+    return request.param, model, hidden, cb0, told
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_what_was_not_finite_does_not_stay_in_the_columns_that_fill_a_line(brittle, recompute, threads):
+    if threads > POOL:
+        pytest.skip("numba's pool has one thread")
+    format_name, model, hidden, cb0, told = brittle
+    decoder = Decoder(model, threads, format=format_name, recompute=recompute)
+    for b in range(60):  # good and bad frames in turn
+        try:
+            found = digest(*predict(decoder, hidden[b : b + 1], cb0[b : b + 1]))
+        except NonFiniteActivationError as error:
+            found = error.pass_index
+        assert found == told[b], f"frame {b}"
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(("batch", "bad"), [(2, 1), (3, 2), (8, 5), (9, 8)])
+def test_a_bad_frame_is_not_taken_for_another_of_its_batch(brittle, batch, bad, recompute):
+    format_name, model, hidden, cb0, told = brittle
+    good = [b for b in range(60) if isinstance(told[b], str)]
+    decoder = Decoder(model, 1, format=format_name, recompute=recompute)
+    for which in [b for b in range(60) if not isinstance(told[b], str)]:
+        chosen = np.resize(good, batch)
+        chosen[bad] = which
+        with pytest.raises(NonFiniteActivationError) as error:
+            decoder.predict(hidden[chosen], cb0[chosen])
+        assert (error.value.frame, error.value.pass_index) == (bad, told[which])
 
 
 # -- the caller's floating-point mode ---------------------------------------------------------------------------------
