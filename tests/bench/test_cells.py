@@ -128,7 +128,7 @@ def test_a_quick_sweep_is_every_variant_once_and_the_fastest_exact_one_below():
     assert set(chosen.gated) == {Cell(v.name, 2) for v in FOUR} | {Cell("kv_bf16", 1)}
 
 
-RIVALS = [variant(f"rival{n}", "quality", "engine") for n in range(3)]
+RIVALS = [variant(f"rival{n}", "quality", extra="engine") for n in range(3)]
 
 
 def test_rivals_come_after_the_labs_own_and_where_time_is_left():
