@@ -149,7 +149,7 @@ def test_interrupting_keeps_what_was_measured(tmp_path):
             break
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode == 1
     summary = read_summary(only_run(tmp_path) / "summary.json")
     assert summary.run.interrupted
