@@ -141,7 +141,14 @@ def test_a_quantised_variant_is_timed_and_never_called_exact(tmp_path):
 def test_interrupting_keeps_what_was_measured(tmp_path):
     command = [sys.executable, "-m", "bench", "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "500"]
     command += ["--frames", "3", "--variants", "kv_f32"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell's background jobs, which we may be one of, do not hear Ctrl-C, nor do their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         files = list(tmp_path.glob("reports/runs/*/.*/records.jsonl"))
