@@ -6,6 +6,8 @@ loading nor compiling is in the figures.
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import select
 import shutil
@@ -13,8 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,28 +55,44 @@ def count(work: Callable[[], None], root: Path = ROOT) -> Counters:
     if executable is None:
         return Counters(reason="perf is not installed")
     with tempfile.TemporaryDirectory(prefix="cplab-") as folder:
-        output = Path(folder) / "counts"
-        with _attached(executable, output) as perf:
+        output, said = Path(folder) / "counts", Path(folder) / "said"
+        try:
+            perf = _attached(executable, output, said)
+        except OSError as error:
+            return Counters(reason=f"{executable} cannot be started: {error.strerror or error}")
+        try:
             if not perf.tell("enable"):
-                return Counters(reason=_refusal(perf.complaint(), root))
+                perf.end()
+                return Counters(reason=_refusal(read_text(said) or "", root))
             work()
-            perf.tell("disable")
-        counts = parse(read_text(output) or "")
+            whole = perf.tell("disable")
+        finally:
+            perf.end()
+        counts = parse(read_text(output) or "") if whole else {}
+    if not whole:
+        return Counters(reason="perf gave up while it counted")
     if counts.keys().isdisjoint(HARDWARE):
         return Counters(counts, _unsupported(root))
     return Counters(counts)
 
 
 def parse(text: str) -> dict[str, float]:
-    """Counts by event out of ``perf stat -x ,``; events that were not supported or not counted are left out."""
-    found = {}
+    """Counts by event out of ``perf stat -x ,``; events that were not supported or not counted are left out.
+
+    A processor with two kinds of cores counts on each, ``cpu_core/cycles/`` and ``cpu_atom/cycles/``: those are summed.
+    """
+    found: dict[str, float] = {}
     for line in text.splitlines():
         fields = line.split(",")
         if len(fields) > 2 and not line.startswith("#"):
             try:
-                found[fields[2].partition(":")[0]] = float(fields[0])  # cycles:u is cycles where only those may be had
+                value = float(fields[0])
             except ValueError:
                 continue  # <not supported>, <not counted>
+            name = fields[2].partition(":")[0]  # cycles:u is cycles where only those may be had
+            name = name.split("/")[1] if "/" in name else name
+            if math.isfinite(value):
+                found[name] = found.get(name, 0.0) + value
     return found
 
 
@@ -94,14 +111,8 @@ class _Perf:
         ready, _, _ = select.select([self._answers], [], [], _PATIENCE_S)
         return bool(ready) and os.read(self._answers, 64).startswith(b"ack")
 
-    def complaint(self) -> str:
-        """What perf wrote to its standard error before it gave up."""
-        self.end()
-        assert self._process.stderr is not None
-        return self._process.stderr.read().decode(errors="replace")
-
     def end(self) -> None:
-        """Have perf write its counts and leave."""
+        """Have perf write its counts and leave; calling it again does nothing."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -109,34 +120,41 @@ class _Perf:
             except subprocess.TimeoutExpired:
                 self._process.kill()
         self._process.wait()
+        for descriptor in (self._commands, self._answers):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._commands = self._answers = -1
 
 
-@contextmanager
-def _attached(executable: str, output: Path) -> Iterator[_Perf]:
+def _attached(executable: str, output: Path, said: Path) -> _Perf:
+    """Start perf with its counters off. What it says goes to a file: a pipe would last as long as its children.
+
+    Raises:
+        OSError: it cannot be started.
+    """
     to_perf, from_perf = os.pipe(), os.pipe()
     events = ",".join((*HARDWARE, *SOFTWARE))
-    process = subprocess.Popen(
-        [
-            executable, "stat", "-x", ",", "-o", os.fspath(output), "-e", events, "-p", str(os.getpid()),
-            "-D", "-1", "--control", f"fd:{to_perf[0]},{from_perf[1]}",
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        pass_fds=(to_perf[0], from_perf[1]),
-        env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
-    os.close(to_perf[0])
-    os.close(from_perf[1])
-    perf = _Perf(process, to_perf[1], from_perf[0])
     try:
-        yield perf
-    finally:
-        perf.end()
+        with said.open("wb") as stderr:
+            process = subprocess.Popen(
+                [
+                    executable, "stat", "-x", ",", "-o", os.fspath(output), "-e", events, "-p", str(os.getpid()),
+                    "-D", "-1", "--control", f"fd:{to_perf[0]},{from_perf[1]}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                pass_fds=(to_perf[0], from_perf[1]),
+                env={**os.environ, "LC_ALL": "C"},
+            )  # fmt: skip
+    except BaseException:
         os.close(to_perf[1])
         os.close(from_perf[0])
-        assert process.stderr is not None
-        process.stderr.close()
+        raise
+    finally:
+        os.close(to_perf[0])
+        os.close(from_perf[1])
+    return _Perf(process, to_perf[1], from_perf[0])
 
 
 def _refusal(complaint: str, root: Path) -> str:

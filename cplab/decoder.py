@@ -34,7 +34,7 @@ from cplab.model import Model
 from cplab.rope import rope_table
 from cplab.spec import Spec
 from cplab.streamed_weights import StreamedWeights, norms
-from cplab.tuning import found_distance
+from cplab.tuning import found_distance, tuning_key
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 #: Frames that one call into compiled code takes at most; a larger batch is cut.
@@ -79,7 +79,7 @@ class Decoder:
         self._plan = np.zeros(p.SIZE, np.int64)
         self._arrays: dict[int, NDArray[Any]] = {}
         self._describe(spec)
-        self.tuning_key = f"{format} x {threads}"
+        self.tuning_key = tuning_key(format, threads, spec)
         self.ahead_bytes = ahead_bytes or found_distance(self.tuning_key) or 4 * row_bytes(self.format, spec.hidden)
         self._batch = 0
         self._reserve(1)

@@ -1,8 +1,9 @@
 """The prefetch distance, found once on each machine and kept: it changes times, never bits.
 
 How far ahead a kernel should ask for its weights depends on the memory behind it, and no table knows that. So a few
-distances are tried in turn on real frames, and the best is kept in the cache under the code, the CPU, the format and
-the thread count that it was found with. A distance that is no better than the default by more than the noise is not
+distances are tried in turn on real frames, and the best is kept in the cache under the code, the CPU, the format, the
+thread count and the size of the model that it was found with: one that fits a cache says nothing of one that streams
+from memory. A distance that is no better than the default by more than the noise is not
 taken.
 """
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from cplab.cachedir import cache_dir, replacing, writing_to_cache
 from cplab.jit import code_digest
+from cplab.spec import Spec
 
 #: Distances that are tried, in bytes.
 DISTANCES = (2048, 4096, 8192, 12288, 16384, 32768)
@@ -27,6 +29,8 @@ DISTANCES = (2048, 4096, 8192, 12288, 16384, 32768)
 TRIES = 7
 #: How much less time than the default's a distance must take.
 LEAST_GAIN = 0.01
+#: A kept distance beyond this is damage.
+_FARTHEST = 1 << 30
 
 
 class Tunable(Protocol):
@@ -40,10 +44,16 @@ class Tunable(Protocol):
         ...
 
 
+def tuning_key(format_name: str, threads: int, spec: Spec) -> str:
+    """What a distance belongs to: ``bf16 x 2, 80740352 weights a pass``."""
+    return f"{format_name} x {threads}, {spec.weights_per_pass} weights a pass"
+
+
 def found_distance(key: str) -> int | None:
-    """The distance that was found here for a format and a thread count (``bf16 x 2``), in bytes, or None."""
+    """The distance that was found here for a `tuning_key`, in bytes, or None."""
     found = _stored().get(key, {}).get("ahead_bytes")
-    return found if isinstance(found, int) and found > 0 else None
+    known = isinstance(found, int) and not isinstance(found, bool) and 0 < found <= _FARTHEST
+    return found if known else None
 
 
 def tune_once(predictor: Tunable, hidden: NDArray[np.float32], cb0_embed: NDArray[np.float32]) -> int:
@@ -92,7 +102,7 @@ def _stored() -> dict[str, Any]:
     """What was found on this machine with this code; a damaged file counts as none."""
     try:
         stored = json.loads(_path().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return stored if isinstance(stored, dict) and all(isinstance(one, dict) for one in stored.values()) else {}
 

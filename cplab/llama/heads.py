@@ -21,7 +21,6 @@ from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
 from cplab.kernels.quantising import quantise
 from cplab.kernels.tiles import UNIT
 from cplab.model import Tensor
-from cplab.tuning import found_distance
 
 
 class Matrix:
@@ -31,9 +30,10 @@ class Matrix:
         weights: ``[rows, columns]``; rows a multiple of 16, columns of 32.
         format: a name of `cplab.formats`.
         threads: team size.
+        ahead_bytes: prefetch distance, or None for that of a decoder which has found none.
     """
 
-    def __init__(self, weights: Tensor, format: str, threads: int) -> None:
+    def __init__(self, weights: Tensor, format: str, threads: int, ahead_bytes: int | None = None) -> None:
         compiling.compile_all()
         kind = format_named(format)
         self._packed = streamed(kind, weights.packed(kind))
@@ -42,7 +42,7 @@ class Matrix:
         self.threads = threads
         self._quantised = KINDS.get(kind.code)
         bytes_of = row_bytes(kind, self.columns)
-        ahead = found_distance(f"{format} x {threads}") or 4 * bytes_of  # as `cplab.decoder.Decoder` takes it
+        ahead = ahead_bytes or 4 * bytes_of
         self._arguments = (units.unit.address, kind.code, self._packed.ctypes.data, bytes_of, ahead)
 
     def times(self, x: NDArray[np.float32]) -> NDArray[np.float32]:

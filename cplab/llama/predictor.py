@@ -14,6 +14,7 @@ from cplab.llama.engine import Engine, bindings
 from cplab.llama.heads import Matrix
 from cplab.llama.probing import chosen_settings
 from cplab.model import Model
+from cplab.tuning import found_distance, tuning_key
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 Array = NDArray[np.float32]
@@ -48,8 +49,10 @@ class LlamaPredictor:
         self.engine_note = f"{choice.note}; heads {self.head_format.upper()} by the lab's kernels"
         self._engine = Engine(file, choice.settings, threads, spec.positions)
 
+        ahead_bytes = found_distance(tuning_key(self.head_format, threads, spec))  # as the lab's own decoder takes it
+
         def matrix(name: str) -> Matrix:
-            return Matrix(model.tensors[name], self.head_format, threads)
+            return Matrix(model.tensors[name], self.head_format, threads, ahead_bytes)
 
         self._heads = [matrix(f"lm_head.{g}.weight") for g in range(spec.passes)]
         self._projection = matrix("small_to_mtp_projection.weight") if spec.projected else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def finish(*_):
 signal.signal(signal.SIGINT, finish)
 while line := os.read(commands, 64):
     told.append(line.decode().strip())
+    if mode == "deaf" and told == ["enable", "disable"]:
+        finish()
     os.write(answers, b"ack\\n")
 signal.pause()
 """
@@ -115,6 +118,29 @@ def test_without_perf(monkeypatch, tmp_path):
     assert count(lambda: pytest.fail("nothing counts this")).reason == "perf is not installed"
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("no program", "cannot be started: Exec format error"),
+        ("#!/nowhere\n", "cannot be started: No such file or directory"),
+        ("#!/bin/sh\n/bin/sleep 60 & exit 1\n", "perf cannot count here, and does not say why"),
+    ],
+)
+def test_a_perf_that_is_none_costs_the_counters_and_no_time(monkeypatch, tmp_path, text, reason):
+    (tmp_path / "perf").write_text(text)
+    (tmp_path / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before, started = len(list(Path("/proc/self/fd").iterdir())), time.monotonic()
+    assert count(lambda: pytest.fail("nothing counts this")).reason.endswith(reason)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert time.monotonic() - started < 30
+
+
+def test_counts_that_were_not_ended_in_time_are_none(perf_of):
+    perf_of("deaf")
+    assert count(lambda: None) == perf_counters.Counters(reason="perf gave up while it counted")
+
+
 def test_elsewhere_than_on_linux(monkeypatch):
     monkeypatch.setattr(perf_counters.sys, "platform", "darwin")
     assert count(lambda: None).reason == "perf stat is a tool of Linux"
@@ -136,3 +162,8 @@ def test_no_descriptor_is_left_open(perf_of):
 def test_parsing():
     text = "# started\n\n123,,cycles:u,9,1,,\n<not supported>,,instructions,0,1,,\n1.5,msec,task-clock,9,1,,\nx\n"
     assert parse(text) == {"cycles": 123.0, "task-clock": 1.5}
+
+
+def test_two_kinds_of_cores_are_summed_and_no_number_is_no_count():
+    text = "5,,cpu_core/cycles/,9,1,,\n2,,cpu_atom/cycles/u,9,1,,\nnan,,instructions,9,1,,\n1e999,,cache-misses,9,1,,\n"
+    assert parse(text) == {"cycles": 7.0}

@@ -9,6 +9,7 @@ import pytest
 
 from cplab import tuning
 from cplab.decoder import Decoder
+from cplab.spec import PRESETS
 
 
 class Slow:
@@ -35,6 +36,7 @@ def clock(monkeypatch, tmp_path):
 
 
 FRAMES = np.zeros((3, 4), np.float32)
+FRAMES_OF_TINY = np.ones((3, 64), np.float32)
 
 
 @pytest.mark.parametrize("best", tuning.DISTANCES)
@@ -61,7 +63,19 @@ def test_tries_are_interleaved(clock):
     assert len(set(predictor.calls[:count])) == count
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"bf16 x 2": 3}', '{"bf16 x 2": {"ahead_bytes": "far"}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"bf16 x 2": 3}',
+        '{"bf16 x 2": {"ahead_bytes": "far"}}',
+        '{"bf16 x 2": {"ahead_bytes": true}}',
+        '{"bf16 x 2": {"ahead_bytes": 1' + "0" * 30 + "}}",
+        "[" * 100_000,
+    ],
+)
 def test_a_damaged_file_counts_as_none(clock, text):
     tuning.tune_once(Slow(8192, clock), FRAMES, FRAMES)
     tuning._path().write_text(text)
@@ -70,7 +84,8 @@ def test_a_damaged_file_counts_as_none(clock, text):
 
 
 def test_a_decoder_takes_what_was_found_and_an_argument_before_it(tiny, monkeypatch):
-    monkeypatch.setattr("cplab.decoder.found_distance", lambda key: {"bf16 x 1": 12288}.get(key))
+    key = tuning.tuning_key("bf16", 1, tiny.spec)
+    monkeypatch.setattr("cplab.decoder.found_distance", lambda asked: {key: 12288}.get(asked))
     assert Decoder(tiny, 1, format="bf16").ahead_bytes == 12288
     assert Decoder(tiny, 1, format="bf16", ahead_bytes=64).ahead_bytes == 64
     assert Decoder(tiny, 1, format="f16").ahead_bytes == 4 * 64 * 2
@@ -85,3 +100,10 @@ def test_several_keys_share_a_file(clock):
         "bf16 x 2": 8192,
         "q8_0 x 4": 4096,
     }
+
+
+def test_what_a_small_model_found_is_not_taken_for_a_large_one(tiny, clock):
+    distance = tuning.tune_once(Decoder(tiny, 1, format="bf16", ahead_bytes=64), FRAMES_OF_TINY, FRAMES_OF_TINY)
+    assert Decoder(tiny, 1, format="bf16").ahead_bytes == distance
+    assert tuning.found_distance(tuning.tuning_key("bf16", 1, PRESETS["0.6b"])) is None
+    assert tuning.tuning_key("bf16", 1, PRESETS["0.6b"]) == tuning.tuning_key("bf16", 1, PRESETS["1.7b"])
