@@ -78,6 +78,7 @@ def judge_quality(predictor: CodePredictor, model: Model, golden: Golden, *, for
 class _QualityJudge(Judge):
     def __init__(self, predictor: CodePredictor, model: Model, golden: Golden, *, format: str, frames: int) -> None:
         super().__init__(predictor, model, golden, exact=False, frames=frames)
+        self.kind = format
         self.naive = Naive(model, format, getattr(predictor, "head_format", ""))
 
     def run(self) -> Report:
@@ -114,7 +115,20 @@ class _QualityJudge(Judge):
         truth = scored_logits(self.model, self.golden, self.count)
         golden = self.golden
         naive = self.naive.scored(golden.hidden[part], golden.cb0_embed[part], golden.forced[part])
+        if not np.isfinite(naive).all():
+            return _overflow(naive, self.kind), []
         engine = [call.logits[0] for call in calls if call.logits is not None]
         with np.errstate(invalid="ignore"):
             pairs = [(rms(e - t), rms(n - t)) for e, n, t in zip(engine, naive, truth, strict=True)]
         return "", [Distance(i, *pair) for i, pair in enumerate(pairs)]
+
+
+def _overflow(naive: NDArray[np.float32], kind: str) -> str:
+    """What to say where the naive implementation itself has logits that are not finite."""
+    frame, g = (int(n) for n in np.argwhere(~np.isfinite(naive))[0][:2])
+    count = int(np.count_nonzero(~np.isfinite(naive[frame, g])))
+    return (
+        f"frame {frame}, pass {g}: {count} non-finite logits from the naive {kind} implementation: this model's "
+        f"activations are beyond the range of {kind}, so nothing of that precision can pass here, not even an engine "
+        "that keeps them wider"
+    )

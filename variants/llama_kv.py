@@ -6,7 +6,8 @@ cache are tried once, in a process that may die of them, and the fastest that wo
 
 What to expect: F32 rounds in its own order, tier `codes`. F16 and BF16 also turn each activation into that type, Q8_0
 and Q4_0 into 8 bits a block of 32: other codes than the model's, tier `quality`. On the `-spikes` model F16 must fail:
-an activation beyond 65504 is infinite there.
+an activation beyond 65504 is infinite there (with the extra buffer types of some CPUs it stays wider, which is told in
+the report and does not count: the same file overflows elsewhere).
 
 Cost of a frame at the published shape: 15 passes over the layers, 78.66 M weights at 32, 16, 16, 8.5 or 4.5 bits, and
 over a head of 2.10 M in the same type; 1.3 G multiply-adds.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import signal
@@ -67,8 +68,15 @@ class Tried:
     cpu_share: float = 1.0
 
     def right(self, limit: float) -> bool:
-        """Whether it answered, within the limit."""
-        return self.frame_ms is not None and self.distance is not None and self.distance <= limit
+        """Whether it answered, within the limit; a limit that overflowed leaves it at finite."""
+        if self.frame_ms is None or self.distance is None:
+            return False
+        return self.distance <= limit or not math.isfinite(limit)
+
+    @property
+    def trouble(self) -> str:
+        """What went wrong, or ""; a distance that is too large is not told here."""
+        return self.failed or ("non-finite hidden states" if self.distance is None else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +145,8 @@ def _failures(tried: Sequence[Tried]) -> list[str]:
     """One line for each way of failing, with what the settings that failed so have in common."""
     ways: dict[str, list[Settings]] = {}
     for t in tried:
-        if t.failed:
-            ways.setdefault(t.failed, []).append(t.settings)
+        if t.trouble:
+            ways.setdefault(t.trouble, []).append(t.settings)
     lines = []
     for failed, those in ways.items():
         buffers = sorted({f"{s.buffers!r}" for s in those})

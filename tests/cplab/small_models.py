@@ -50,6 +50,18 @@ def with_tensors(model: Model, **changes) -> Model:
     return Model(model.name + " changed", model.spec, tensors)
 
 
+def spiky(model: Model) -> Model:
+    """The model with FFN channels 5 .. 12 of every layer beyond the F16 range; its weights are within it."""
+    changes = {}
+    for layer in range(model.spec.layers):
+        at = f"model__layers__{layer}__mlp__"
+        for name, factor in (("gate_proj", 2.0**12), ("up_proj", 2.0**12), ("down_proj", 2.0**-18)):
+            values = model.f32(f"{at}{name}__weight".replace("__", ".")).copy()
+            values[(slice(None), slice(5, 13)) if name == "down_proj" else slice(5, 13)] *= np.float32(factor)
+            changes[f"{at}{name}__weight"] = values
+    return with_tensors(model, **changes)
+
+
 def inputs(model: Model, frames: int):
     """``hidden`` and ``cb0_embed``, ``[frames, talker_hidden]`` each."""
     width = model.spec.talker_hidden

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from naive_engines import NaiveEngine, Refusing
-from small_models import with_tensors
+from small_models import spiky, with_tensors
 
 from cplab.errors import GoldenError
 from cplab.gate import judge
@@ -18,6 +18,7 @@ from cplab.gate_quality import Distance
 from cplab.gating import gate_cell
 from cplab.golden import find_golden
 from cplab.golden_making import make_golden
+from cplab.naive import rounded
 from cplab.scoring import scored_logits
 from cplab.variant import Variant
 
@@ -90,6 +91,15 @@ def test_non_finite_logits_are_named_and_nothing_else_hides_them(tiny):
     assert "finite" in failed(report)
     assert "quality" in failed(report)
     assert "frame 0, pass 0: non-finite logits" in report.detail()
+
+
+def test_an_engine_that_keeps_what_the_naive_one_loses_has_no_measure(tiny):
+    """Finite logits on a model beyond the format's range: nothing says how far away they may be."""
+    model = spiky(tiny)
+    assert np.isfinite(rounded(model.f32("model.layers.0.mlp.up_proj.weight"), "f16")).all()
+    report = quality(NaiveEngine(model, "bf16"), model, make_golden(model, 2), "f16")
+    assert failed(report) == {"quality"}
+    assert "frame 0, pass 0: 256 non-finite logits from the naive f16 implementation" in report.detail()
 
 
 def test_an_engine_that_gives_up_fails(tiny, golden):

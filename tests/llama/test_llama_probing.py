@@ -135,6 +135,14 @@ def test_a_damaged_choice_counts_as_none(tmp_path, text):
 @pytest.mark.parametrize("limit", [float("nan"), float("inf")])
 def test_a_limit_that_overflowed_lets_no_nan_through(limit):
     assert not Tried(settings_for("f16")[0], 1.0, None).right(limit)
+    assert Tried(settings_for("f16")[0], 1.0, 1e3).right(limit)
+
+
+def test_settings_that_overflow_are_named_where_others_do_not(tried):
+    found, _ = tried(kind="f16", all=GOOD, none={"ms": 1.0, "distance": None})
+    choice = choose(found, float("nan"))
+    assert choice.settings.buffers == "all"
+    assert "non-finite hidden states with extra buffers 'none'" in choice.note
 
 
 @pytest.mark.parametrize("kind", list(TIERS))
