@@ -78,7 +78,7 @@ def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recomp
     """
     facts = _facts(file, threads, recompute)
     kept = cache_dir() / "llama" / f"settings-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
-    found = _read(kept)
+    found = _read(kept, kind)
     if found is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="cplab-llama-") as folder:
@@ -223,10 +223,11 @@ def _facts(file: Path, threads: int, recompute: bool) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> Choice | None:
-    """A kept choice; a damaged file counts as none."""
+def _read(path: Path, kind: str) -> Choice | None:
+    """A kept choice; a damaged file, or one of settings that are not tried, counts as none."""
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        return Choice(Settings(**about["settings"]), str(about["note"]))
+        settings = Settings(**about["settings"])
+        return Choice(settings, str(about["note"])) if settings in settings_for(kind) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
