@@ -15,6 +15,7 @@ from cplab.commandline import (
     MOST_THREADS,
     WRONG_USE,
     console,
+    fail,
     positive_list,
     run,
     size_pool,
@@ -129,10 +130,15 @@ def passes(
 ) -> int:
     """Time passes over 1, 2, 4, 8 and 16 tokens against one token and the multiply-add peak."""
     size_pool(threads)
+    from bench.errors import GateFailedError
     from bench.passes import measured_passes, show
     from cplab.sources import load_model
 
-    rows = measured_passes(load_model(model), format, threads, rounds)
+    try:
+        rows = measured_passes(load_model(model), format, threads, rounds)
+    except GateFailedError as error:
+        fail(str(error))
+        return GATE_FAILED
     show(rows, f"passes of {format} on {threads} threads, {model}")
     return GOOD
 

@@ -7,3 +7,7 @@ from cplab.errors import CplabError
 
 class OutputError(CplabError):
     """A run's results cannot be written."""
+
+
+class GateFailedError(CplabError):
+    """What was to be timed is wrong; nothing was timed."""

@@ -1,8 +1,9 @@
 """Multi-token passes: what a pass over 1, 2, 4, 8 and 16 tokens takes beside one token, and of the multiply-add peak.
 
 A batch of B frames runs B tokens a pass, and the last pass of a recomputed frame runs 16 tokens; with them stands the
-machine's own multiply-add peak, measured in between. A pass over one token waits for memory; the question is how many
-tokens are almost free, and how near the peak a pass comes once arithmetic is what is waited for.
+machine's own multiply-add peak, measured in between. Both decoders are judged by the gate before anything is timed. A
+pass over one token waits for memory; the question is how many tokens are almost free, and how near the peak a pass
+comes once arithmetic is what is waited for.
 """
 
 from __future__ import annotations
@@ -13,17 +14,23 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from bench.errors import GateFailedError
 from bench.records import Interval, Ratio
 from bench.stats import median_of_rounds, paired_ratio
 from cplab.commandline import console
 from cplab.decoder import Decoder
+from cplab.errors import BadInputError
+from cplab.formats import format_named
+from cplab.gating import gate_cell
 from cplab.kernels.peak import measured_peak
 from cplab.model import Model
 from cplab.sources import synthetic
-from cplab.variant import Trace
+from cplab.variant import CodePredictor, Trace, Variant
 
 #: Frames that run at once.
 BATCHES = (1, 2, 4, 8)
+#: Frames that the gate looks at, with every check.
+GATE_FRAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,17 @@ class PassRow:
 
 
 def measured_passes(model: Model, format_name: str, threads: int, rounds: int) -> list[PassRow]:
-    """Measure passes of a format; every round runs every token count and the peak, one after another."""
-    cached = Decoder(model, threads, format=format_name)
-    recomputed = Decoder(model, threads, format=format_name, recompute=True)
+    """Measure passes of a format; every round runs every token count and the peak, one after another.
+
+    Raises:
+        GateFailedError: a decoder is wrong, so that its times mean nothing.
+        BadInputError: a model whose frames are one pass.
+    """
+    if model.spec.passes < 2:
+        raise BadInputError(f"{model.name}: its frames are one pass over two tokens, and none over one")
+    model.check_finite()
+    cached = _judged(model, format_name, threads, recompute=False)
+    recomputed = _judged(model, format_name, threads, recompute=True)
     times: dict[int, dict[int, list[float]]] = defaultdict(dict)
     shares: dict[int, list[list[float]]] = defaultdict(list)
     for number in range(-1, rounds):  # the first is a warm-up
@@ -67,7 +82,23 @@ def measured_passes(model: Model, format_name: str, threads: int, rounds: int) -
     return rows
 
 
-def _round(model: Model, cached: Decoder, recomputed: Decoder, number: int) -> Iterator[tuple[int, list[float]]]:
+def _judged(model: Model, format_name: str, threads: int, *, recompute: bool) -> CodePredictor:
+    """A decoder that has passed its gate."""
+
+    def build(model: Model, threads: int) -> Decoder:
+        return Decoder(model, threads, format=format_name, recompute=recompute)
+
+    law = format_name if format_named(format_name).blocks is not None else "f32"
+    name = f"{'recompute' if recompute else 'kv'}_{format_name}"
+    cell = gate_cell(Variant(name, format_name, law, "exact", build, "", "", ""), model, threads, frames=GATE_FRAMES)
+    if not cell.report.passed:
+        raise GateFailedError(f"{name} x {threads}: {cell.report.detail()}; nothing was timed")
+    return cell.predictor
+
+
+def _round(
+    model: Model, cached: CodePredictor, recomputed: CodePredictor, number: int
+) -> Iterator[tuple[int, list[float]]]:
     """Milliseconds of passes by tokens, on frames that come only once."""
     width, start = model.spec.talker_hidden, (number + 1) * max(BATCHES)
     hidden = synthetic.hidden_states(model.name, max(BATCHES), width, start)
@@ -76,6 +107,8 @@ def _round(model: Model, cached: Decoder, recomputed: Decoder, number: int) -> I
         trace = Trace()
         cached.predict(hidden[:count], cb0[:count], trace=trace)
         yield count, [ns / 1e6 for ns in trace.pass_ns[1:]]
+    if model.spec.positions in BATCHES:
+        return  # its longest pass is as long as a batch's, and would be taken for it
     trace = Trace()
     recomputed.predict(hidden[:1], cb0[:1], trace=trace)
     yield model.spec.positions, [float(trace.pass_ns[-1]) / 1e6]

@@ -7,9 +7,7 @@ The process pins itself before numba is imported, so that the thread pool is bor
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import time
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bench.job import Job
 from bench.records import CellRecord, CheckResult, GateOutcome, RoofSample
 from bench.timed_codes import TimedCodes
+from cplab.orphans import die_with_parent
 
 #: Calls after the timed ones that tell the time of each pass.
 TRACED_CALLS = 1
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Read the job, do it, write the record; errors that the lab knows become a record too."""
-    _die_with_parent()
+    die_with_parent()
     job = Job.model_validate_json(sys.stdin.read())
     if job.cpus is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cpus)
@@ -53,12 +52,6 @@ def main() -> int:
     temporary.write_text(record.model_dump_json(by_alias=True), encoding="utf-8")
     temporary.replace(result)
     return 0
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to end this process when the sweep that started it is gone, however that ended."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _run(job: Job) -> CellRecord:

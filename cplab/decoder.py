@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -99,8 +101,7 @@ class Decoder:
             ForkedTeamError: this process is a fork of the one that made the predictor.
         """
         hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
-        if os.getpid() != self._pid:
-            raise ForkedTeamError(_FORKED)
+        require_process(self._pid)
         codes = np.empty((len(hidden), self.model.spec.passes), np.int32)
         logits = []
         pass_ns = np.zeros(self.model.spec.passes, np.int64)
@@ -174,11 +175,7 @@ class Decoder:
         if self.threads == 1:
             team.frame_alone(self._plan)
             return
-        global _team_started_in
-        _team_started_in = os.getpid()
-        before = numba.get_num_threads()
-        numba.set_num_threads(self.threads)
-        try:
+        with team_of(self.threads):
             if self._together:
                 words = self._arrays[p.TEAM]
                 words[:] = 0
@@ -186,8 +183,6 @@ class Decoder:
                 self._together = int(words[team.DECISION // 8]) == team.TOGETHER
             if not self._together:
                 team.frame_apart(self._plan, self.threads)
-        finally:
-            numba.set_num_threads(before)
 
     def _describe(self, spec: Spec) -> None:
         plan = self._plan
@@ -261,6 +256,25 @@ def _aligned(count: int, dtype: Any) -> NDArray[Any]:
 
 def _round_up(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+@contextmanager
+def team_of(threads: int) -> Iterator[None]:
+    """A thread pool of that size for a parallel region; from then on no fork of this process can have one."""
+    global _team_started_in
+    _team_started_in = os.getpid()
+    before = numba.get_num_threads()
+    numba.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def require_process(made_in: int) -> None:
+    """Raise ForkedTeamError where this process is a fork of the one, by its id, in which a predictor was made."""
+    if os.getpid() != made_in:
+        raise ForkedTeamError(_FORKED)
 
 
 def require_threads(threads: int) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba import prange
 from numpy.typing import NDArray
 
+from cplab.decoder import team_of
 from cplab.formats import format_named
 from cplab.jit import call_address, jit
 from cplab.kernels import compiling, units
@@ -62,12 +62,8 @@ class Matrix:
         if self.threads == 1:
             _share(self._arguments, sizes, places, 0, 1)
             return y
-        before = numba.get_num_threads()
-        numba.set_num_threads(self.threads)
-        try:
+        with team_of(self.threads):
             _together(self._arguments, sizes, places, self.threads)
-        finally:
-            numba.set_num_threads(before)
         return y
 
 

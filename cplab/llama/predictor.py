@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.decoder import require_threads
+from cplab.decoder import require_process, require_threads
 from cplab.errors import NonFiniteLogitsError
 from cplab.llama.derived import derived_file, layer_bytes
 from cplab.llama.engine import Engine, bindings
@@ -42,6 +43,7 @@ class LlamaPredictor:
         bindings()
         require_threads(threads)
         spec = model.spec
+        self._pid = os.getpid()
         self.model, self.spec, self.recompute = model, spec, recompute
         self.head_format = kind
         file = derived_file(model, kind)
@@ -76,8 +78,10 @@ class LlamaPredictor:
 
         Raises:
             EngineError: llama.cpp gave up.
+            ForkedTeamError: this process is a fork of the one that made the predictor.
         """
         hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        require_process(self._pid)
         spec = self.spec
         codes = np.empty((len(hidden), spec.passes), np.int32)
         logits = np.empty((len(hidden), spec.passes, spec.vocab), np.float32)

@@ -96,7 +96,7 @@ def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recomp
     """
     facts = _facts(file, threads, recompute)
     kept = cache_dir() / "llama" / f"settings-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
-    found = _read(kept)
+    found = _read(kept, kind)
     if found is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="cplab-llama-") as folder:
@@ -246,12 +246,18 @@ def _facts(file: Path, threads: int, recompute: bool) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> Choice | None:
-    """A kept choice; a damaged file counts as none, and so does one of more than an hour ago that was disturbed."""
+def _read(path: Path, kind: str) -> Choice | None:
+    """A kept choice.
+
+    A damaged file counts as none, and so do settings that are not tried, and a choice of more than an hour ago that
+    was disturbed.
+    """
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        if about["disturbed"] and time.time() - path.stat().st_mtime > DISTURBED_S:
+        settings = Settings(**about["settings"])
+        stale = about["disturbed"] and time.time() - path.stat().st_mtime > DISTURBED_S
+        if stale or settings not in settings_for(kind):
             return None
-        return Choice(Settings(**about["settings"]), str(about["note"]), bool(about["disturbed"]))
+        return Choice(settings, str(about["note"]), bool(about["disturbed"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

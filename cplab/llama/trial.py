@@ -24,6 +24,7 @@ from cplab.cpus import allowed_cpus
 from cplab.errors import CplabError
 from cplab.llama.engine import Engine, run_frame
 from cplab.llama.settings import Settings
+from cplab.orphans import die_with_parent
 
 #: On a machine that is busy with something else one frame has to do.
 ENOUGH_S = 3.0
@@ -54,6 +55,7 @@ def tried(job: dict[str, Any], settings: Settings, X: Any, states: Any) -> dict[
 
 def main() -> int:
     """Try every setting of the job, in order."""
+    die_with_parent()
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     with np.load(job["inputs"]) as stored:
         X, states = stored["X"], stored["states"]

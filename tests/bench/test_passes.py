@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bench import passes
-from cplab.commandline import GOOD, WRONG_USE, run
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, run
+from cplab.decoder import Decoder
+from cplab.errors import BadInputError
+from cplab.model import Model
 
 
 def test_every_token_count_stands_beside_one_token_and_the_peak(tiny, monkeypatch):
@@ -35,6 +40,41 @@ def test_the_command_prints_a_row_for_each(capsys):
     out = capsys.readouterr().out
     assert "passes of q4_0 on 1 threads" in out
     assert [line.split()[0] for line in out.splitlines()[2:] if line.strip()] == ["1", "2", "4", "8", "3"]
+
+
+def test_nothing_is_timed_that_is_wrong(capsys, monkeypatch):
+    from bench.cli import app
+
+    class Wrong(Decoder):
+        def predict(self, *arguments, **options):
+            codes = super().predict(*arguments, **options)
+            return (codes + self.recompute).astype(np.int32)
+
+    monkeypatch.setattr(passes, "Decoder", Wrong)
+    monkeypatch.setattr(passes, "measured_peak", lambda threads: pytest.fail("timed"))
+    assert run(app, ["passes", "--model", "synthetic:tiny", "-t", "1", "--rounds", "3"]) == GATE_FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "recompute_bf16 x 1: codes: frame 0, pass 0" in err
+
+
+@pytest.mark.parametrize("groups", [4, 8])
+def test_a_longest_pass_is_not_taken_for_a_batch_of_as_many(tiny, groups):
+    from cplab.sources import synthetic
+
+    spec = replace(tiny.spec, groups=groups)
+    model = Model("groups", spec, {t.name: t for t in synthetic.tensors("synthetic:groups", spec)})
+    cached, recomputed = (Decoder(model, 1, format="bf16", recompute=recompute) for recompute in (False, True))
+    assert [tokens for tokens, _ in passes._round(model, cached, recomputed, 0)] == [1, 2, 4, 8]
+
+
+def test_a_model_of_one_pass_has_no_pass_over_one_token(tiny):
+    from cplab.sources import synthetic
+
+    spec = replace(tiny.spec, groups=2)
+    model = Model("groups", spec, {t.name: t for t in synthetic.tensors("synthetic:groups", spec)})
+    with pytest.raises(BadInputError, match="one pass"):
+        passes.measured_passes(model, "bf16", 1, 3)
 
 
 def test_an_unknown_format_is_one_line(capsys):

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "cplab"))
 from small_models import inputs, projected_model, spiky
 
 from cplab import Trace
-from cplab.errors import BadInputError, EngineError, NonFiniteLogitsError
+from cplab.errors import BadInputError, EngineError, ForkedTeamError, NonFiniteLogitsError
 from cplab.gating import gate_cell
 from cplab.golden_making import make_golden
 from cplab.llama import predictor, probing
@@ -102,6 +102,13 @@ def test_settings_are_tried_once(tiny, monkeypatch):
     get_variant("llama_kv_bf16").build(tiny, 1)
     with pytest.raises(AssertionError):
         get_variant("llama_recompute_bf16").build(tiny, 2)
+
+
+def test_a_fork_is_refused(tiny, monkeypatch):
+    predictor = get_variant("llama_kv_f32").build(tiny, 1)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(ForkedTeamError):
+        predictor.predict(*inputs(tiny, 1))
 
 
 def test_a_file_that_llama_cpp_cannot_load_is_an_error_not_a_crash(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 from pathlib import Path
 
@@ -110,3 +111,30 @@ def test_the_projection_is_a_matrix_like_a_head():
 
     oracle = Oracle(model)
     assert np.array_equal(y + model.f32("small_to_mtp_projection.bias"), np.stack([oracle.project(h) for h in hidden]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_fork_of_a_process_whose_heads_had_a_team_is_refused_one(fresh_process):
+    said = fresh_process(
+        """
+import json, os
+from small_models import inputs, small_model
+from cplab.decoder import Decoder
+from cplab.llama.heads import Matrix
+model = small_model("tiny")
+hidden, cb0 = inputs(model, 2)
+Matrix(model.tensors["lm_head.1.weight"], "f32", 2).times(hidden)
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    try:
+        Decoder(model, 2, format="f32").predict(hidden, cb0)
+    except BaseException as error:
+        os.write(writer, type(error).__name__.encode())
+    os._exit(0)
+os.close(writer)
+print(json.dumps([os.read(reader, 4096).decode(), os.waitpid(child, 0)[1]]))
+""",
+        NUMBA_NUM_THREADS=2,
+    )
+    assert said == ["ForkedTeamError", 0]

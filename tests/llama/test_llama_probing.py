@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from cplab.errors import EngineError
@@ -153,3 +156,49 @@ def test_what_is_tried_begins_with_the_engines_own_defaults(kind):
     assert settings[0].flash
     assert {s.cache for s in settings} == ({"f32"} if kind == "f32" else {"f16", "f32"})
     assert [Settings(**json.loads(json.dumps(s.as_dict()))) for s in settings] == settings
+
+
+DAMAGED = [
+    '{"settings": {"flash": true, "buffers": "all", "cache": "f64"}, "note": ""}',
+    '{"settings": [1]}',
+    "[]",
+    "{",
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_choice_counts_as_none(tmp_path, text):
+    kept = tmp_path / "settings.json"
+    kept.write_text(text)
+    assert probing._read(kept, "q8_0") is None
+    kept.write_text(json.dumps({"settings": settings_for("q8_0")[0].as_dict(), "note": "why"}))
+    assert probing._read(kept, "q8_0") == probing.Choice(settings_for("q8_0")[0], "why")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends a child with its parent on request")
+def test_a_trial_does_not_outlive_whoever_started_it(tmp_path):
+    """Killed, the starter cannot end it; the trial waits for a job that never comes."""
+    pytest.importorskip("llama_cpp")
+    job = tmp_path / "job.json"
+    os.mkfifo(job)
+    starter = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys\n"
+            "child = subprocess.Popen([sys.executable, '-m', 'cplab.llama.trial', *sys.argv[1:]])\n"
+            "print(child.pid, flush=True)\nchild.wait()",
+            str(job),
+            str(tmp_path / "results"),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert starter.stdout is not None
+    with starter.stdout:
+        child = psutil.Process(int(starter.stdout.readline()))
+    writer = os.open(job, os.O_WRONLY)  # waits until the trial reads
+    starter.kill()
+    starter.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        child.wait(10)
+    os.close(writer)
