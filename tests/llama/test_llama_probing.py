@@ -124,15 +124,8 @@ def test_a_disturbed_choice_is_kept_for_an_hour(tmp_path, disturbed, age_s, know
     path.write_text(json.dumps({"settings": settings.as_dict(), "note": "n", "disturbed": disturbed}))
     then = time.time() - age_s
     os.utime(path, (then, then))
-    assert probing._read(path) == (Choice(settings, "n", disturbed) if known else None)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"settings": {"flash": true}, "note": "", "disturbed": false}'])
-def test_a_damaged_choice_counts_as_none(tmp_path, text):
-    path = tmp_path / "settings.json"
-    path.write_text(text)
-    assert probing._read(path) is None
-    assert probing._read(tmp_path / "none.json") is None
+    assert probing._read(path, "f32") == (Choice(settings, "n", disturbed) if known else None)
+    assert probing._read(tmp_path / "none.json", "f32") is None
 
 
 @pytest.mark.parametrize("limit", [float("nan"), float("inf")])
@@ -159,7 +152,10 @@ def test_what_is_tried_begins_with_the_engines_own_defaults(kind):
 
 
 DAMAGED = [
-    '{"settings": {"flash": true, "buffers": "all", "cache": "f64"}, "note": ""}',
+    "",
+    "{}",
+    '{"settings": {"flash": true}, "note": "", "disturbed": false}',
+    '{"settings": {"flash": true, "buffers": "all", "cache": "f64"}, "note": "", "disturbed": false}',
     '{"settings": [1]}',
     "[]",
     "{",
@@ -171,8 +167,8 @@ def test_a_damaged_choice_counts_as_none(tmp_path, text):
     kept = tmp_path / "settings.json"
     kept.write_text(text)
     assert probing._read(kept, "q8_0") is None
-    kept.write_text(json.dumps({"settings": settings_for("q8_0")[0].as_dict(), "note": "why"}))
-    assert probing._read(kept, "q8_0") == probing.Choice(settings_for("q8_0")[0], "why")
+    kept.write_text(json.dumps({"settings": settings_for("q8_0")[0].as_dict(), "note": "why", "disturbed": False}))
+    assert probing._read(kept, "q8_0") == Choice(settings_for("q8_0")[0], "why", False)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux ends a child with its parent on request")
