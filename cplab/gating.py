@@ -103,7 +103,8 @@ class ValidatedCell:
     Attributes:
         variant: which implementation.
         threads: on how many threads.
-        golden: of the model's own weights, whatever the variant's format makes of them.
+        golden: of the model's own weights in float32, or of those that the variant's format makes of them in the
+            variant's arithmetic.
         report: the gate's, against the weights as the format holds them.
         lossy_weights: weights that the format changed; 0 for a lossless pack.
         found: the variant's codes beside ``golden``.
@@ -129,7 +130,8 @@ def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) 
         GoldenError: ``golden`` belongs to other weights.
     """
     gated = gate_cell(variant, model, threads, golden=golden)
-    as_it_is = gated.lossy_weights == 0 and variant.tier != "quality"
-    same_model = as_it_is and law_of(variant) == golden.arithmetic
+    # A golden in another arithmetic than float32 is of the rounded weights, or the gate had refused it.
+    as_it_is = gated.lossy_weights == 0 or golden.arithmetic != "f32"
+    same_model = as_it_is and variant.tier != "quality" and law_of(variant) == golden.arithmetic
     found = validate(gated.predictor, golden, same_model=same_model)
     return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

@@ -66,6 +66,7 @@ def write_json(cells: Sequence[ValidatedCell], model: str, path: Path) -> None:
         "golden": {
             "model": golden.model,
             "digest": golden.digest,
+            "arithmetic": golden.arithmetic,
             "reference": golden.provenance.get("reference"),
             "largest_difference_to_reference": golden.provenance.get("largest_difference_to_reference"),
         },
@@ -86,10 +87,9 @@ def _show_gate(cell: ValidatedCell, console: Console) -> None:
         if not check.passed:
             _line(console, f"    {check.name}: {check.detail}")
     if cell.lossy_weights:
-        _line(
-            console,
-            f"  {'fidelity:':15} {cell.lossy_weights} weights changed by {name}; codes are beside the original's",
-        )
+        law = cell.golden.arithmetic
+        beside = "the original's" if law == "f32" else f"those of the rounded weights in {law}, not the original's"
+        _line(console, f"  {'fidelity:':15} {cell.lossy_weights} weights changed by {name}; codes are beside {beside}")
 
 
 def _by_codebook(cell: ValidatedCell) -> Table:

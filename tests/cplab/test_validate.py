@@ -311,8 +311,8 @@ def test_a_variant_that_writes_its_inputs_writes_to_copies(model, golden):
 def registered(monkeypatch):
     """Register a factory ``(model, threads) -> CodePredictor`` as variant ``tested`` for one test."""
 
-    def register(build, format="f32", tier="exact"):
-        made = Variant("tested", format, "f32", tier, build, "", "", __file__)
+    def register(build, format="f32", tier="exact", arithmetic="f32"):
+        made = Variant("tested", format, arithmetic, tier, build, "", "", __file__)
         monkeypatch.setitem(registry._registry, "tested", made)
 
     return register
@@ -467,6 +467,7 @@ def test_json_has_every_count_and_every_field(tiny, tinys, registered, command):
     assert told["golden"] == {
         "model": "synthetic:tiny",
         "digest": tiny.digest(),
+        "arithmetic": "f32",
         "reference": "torch",
         RECORD: tinys.provenance[RECORD],
     }
@@ -528,6 +529,19 @@ def test_a_lossy_format_is_gated_on_its_own_weights_and_compared_with_the_origin
     code, out, _, _ = command(golden, model=folder, variant="kv_f32")
     assert code == 0
     assert "weights changed" not in out
+
+
+def test_beside_a_golden_of_rounded_weights_nothing_is_said_of_the_original(tiny, registered, command):
+    golden = find_golden(tiny.repacked("q8_0")[0], "q8_0")
+    code, out, _, told = command(golden, variant="kv_q8_0")
+    assert code == 0
+    assert "codes are beside those of the rounded weights in q8_0, not the original's" in out
+    assert told["golden"]["arithmetic"] == "q8_0"
+    registered(lambda model, threads: OneCode(model, golden, FRAME, 1), format="q8_0", arithmetic="q8_0")
+    code, _, _, told = command(golden)
+    assert code == 2
+    labels = {mismatch["label"] for mismatch in told["cells"][0]["teacher_forced"]["mismatches"]}
+    assert labels == {"wrong"}  # it is the same model
 
 
 def test_a_lossy_variant_that_fails_on_the_originals_frames_exits_with_2(between, registered, command):
