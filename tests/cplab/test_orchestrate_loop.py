@@ -234,7 +234,8 @@ def test_codes_of_other_shapes_or_beyond_their_tables_are_no_teacher(tmp_path):
     good = np.array([[END, 255, 0], [0, 0, 0]])
     np.save(path, good)
     assert np.array_equal(read_codes(path, SPEC, VOCAB), good)
-    for wrong in (good[:, :2], good[0], good.astype(float), good[:0], good - 1, good + [0, 1, 0], good + [VOCAB, 0, 0]):
+    beyond, beyond0 = good + np.array([0, 1, 0]), good + np.array([VOCAB, 0, 0])
+    for wrong in (good[:, :2], good[0], good.astype(float), good[:0], good - 1, beyond, beyond0):
         np.save(path, wrong)
         with pytest.raises(BadInputError, match=r"c\.npy"):
             read_codes(path, SPEC, VOCAB)
