@@ -236,7 +236,7 @@ def orchestrate(
         pools = None
         if check_pools:
             with ticking("rounds", check_pools) as tick:
-                pools = measured(ready.speech, run, check_pools, tick)
+                pools = measured(ready.speech, run, check_pools, count, tick)
             show_pools(pools, console)
     if out is not None:
         write_files(out, run, asked, against, pools)

@@ -17,7 +17,7 @@ from cplab.spec import PRESETS
 from cplab.tablet import TABLET
 from cplab.talker import Heard
 from cplab.talker_dump import TalkerDump
-from cplab.thread_pools import Pools
+from cplab.thread_pools import Pools, Shared
 from cplab.variant import get_variant
 
 SPEC = PRESETS["tiny"]
@@ -244,15 +244,33 @@ def test_codes_of_other_shapes_or_beyond_their_tables_are_no_teacher(tmp_path):
 # -- figures ----------------------------------------------------------------------------------------------------------
 
 
-def test_pools_at_war_are_told():
-    def pools(talker, cp):
-        alone, once = np.array([90, 100, 110]), np.array([100])
-        return Pools(alone, np.array([talker]), once, np.array([cp]), ())
+def shared(alone, cold, in_loop):
+    return Shared(*(np.array([ns - 10, ns, ns + 30]) for ns in (alone, cold, in_loop)))
 
-    assert pools(110, 100).at_peace
-    assert not pools(111, 100).at_peace
-    assert not pools(100, 120).at_peace
-    assert pools(150, 100).talker_ratio == 1.5
+
+@pytest.mark.parametrize(
+    ("alone", "cold", "in_loop", "cause"),
+    [
+        (100, 100, 110, ""),
+        (100, 108, 115, "caches"),
+        (100, 100, 115, "spin"),
+        (100, 104, 150, "spin"),
+    ],
+)
+def test_why_one_takes_longer_in_the_loop(alone, cold, in_loop, cause):
+    told = shared(alone, cold, in_loop)
+    assert told.ratio == in_loop / alone
+    assert cause in told.cause
+    assert bool(told.cause) == bool(cause)
+    calm = shared(100, 100, 100)
+    for pools in (Pools(told, calm, (), 1.0), Pools(calm, told, (), 1.0)):
+        assert pools.at_peace == (not cause)
+
+
+def test_a_busy_machine_is_told():
+    calm = shared(100, 100, 100)
+    assert Pools(calm, calm, (), 0.5).disturbed
+    assert not Pools(calm, calm, (), 0.95).disturbed
 
 
 def test_the_tablets_figures_are_those_of_one_utterance():

@@ -271,8 +271,10 @@ def test_a_teacher_pins_all_codes(tmp_path, capsys, dump):
 def test_pools_are_measured_in_turns(tmp_path, capsys):
     assert command("--frames", 5, "--check-pools", 2, "--out", tmp_path) == 0
     pools = written(tmp_path)[1]["pools"]
-    for name in ("talker_alone", "talker_in_loop", "cp_alone", "cp_in_loop"):
-        assert len(pools[f"{name}_ns"]) == 10
+    for name in ("talker", "cp"):
+        for kind in ("alone", "cold", "in_loop"):
+            assert len(pools[name][f"{kind}_ns"]) == 10
+    assert pools["cpu_share"] > 0
     text = capsys.readouterr().out
     assert "in the loop" in text
     assert "OpenMP" in text
