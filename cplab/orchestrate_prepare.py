@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from cplab.cb0 import Rules, Sampling
 from cplab.errors import BadInputError
 from cplab.llama.engine import bindings
@@ -91,7 +93,8 @@ def prepared(asked: Asked) -> Iterator[Ready]:
     frames = asked.frames if teacher is None else min(asked.frames, len(teacher))
     model.check_finite()
     predictor = variant.build(model, asked.threads)
-    talker = Talker(file, asked.threads, Room(len(prompt.prefill), frames))
+    with Console(stderr=True).status("loading the talker; llama.cpp's settings for it are tried once ..."):
+        talker = Talker(file, asked.threads, Room(len(prompt.prefill), frames))
     notes = [talker.note]
     if dump is not None and dump.code_predictor_digest != model.digest():
         notes.append(f"{asked.dump}: made with another code predictor's weights than {asked.cp}'s")
