@@ -239,10 +239,10 @@ class Talker(_Frozen):
 class Reference(_Frozen):
     """Figures from another machine, shown beside this one's and always marked so."""
 
-    name: str = "Kazeia tablet, CPU 4 threads"
-    talker_ms: float = 29.3
-    cp_ms: float = 267.0
-    rtf: float = 3.61
+    name: str
+    talker_ms: float
+    cp_ms: float
+    rtf: float
 
 
 class RunFacts(_Frozen):
@@ -275,7 +275,7 @@ class Summary(_Frozen):
     cells: list[CellSummary]
     talker: Talker | None = None
     roof: dict[str, dict[str, float]] = Field(default_factory=lambda: dict[str, dict[str, float]](threads={}))
-    reference: Reference = Reference()
+    reference: Reference
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

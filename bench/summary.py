@@ -17,6 +17,7 @@ from bench.records import (
     CellSummary,
     Fidelity,
     ModelFacts,
+    Reference,
     RunFacts,
     Status,
     Summary,
@@ -24,6 +25,7 @@ from bench.records import (
     Tier,
 )
 from bench.stats import median_of_rounds, paired_ratio, tukey_outliers
+from cplab.tablet import TABLET
 
 FRAME_MS = 80.0
 """Audio in one frame: 12.5 frames a second."""
@@ -102,6 +104,7 @@ def summarise(
         ],
         talker=talker,
         roof={"threads": _roof_gbps(timed)},
+        reference=Reference(name=TABLET.name, talker_ms=TABLET.talker_ms, cp_ms=TABLET.cp_ms, rtf=TABLET.rtf),
     )
 
 
