@@ -150,6 +150,8 @@ def leading_cell(chosen: Chosen, variants: Iterable[Variant]) -> Cell | None:
     """The cell that the gate's rough times have in front: of those that will be called exact, else of all; or None."""
     exact = {variant.name for variant in variants if variant.tier == "exact" and variant.arithmetic == "f32"}
     passing = chosen.passing()
+    # Threads that wait for a CPU tell of the scheduler, and the noise of such a cell is nobody else's.
+    passing = [cell for cell in passing if not chosen.gated[cell].oversubscribed] or passing
     lossless = [c for c in passing if c.variant in exact and not chosen.gated[c].facts.get("lossy_weights")]
     return min(lossless or passing, key=lambda cell: quick_ms(chosen.gated[cell]), default=None)
 
