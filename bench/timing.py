@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.cell_conditions import Watch
+from bench.energy import EnergyMeter
 from bench.job import Job
 from bench.records import CellRecord, GateOutcome, RoofSample
 from bench.timed_codes import TimedCodes
@@ -32,7 +34,6 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
     """
     import psutil
 
-    from bench.host_load import load_between, steal_and_throttle
     from cplab.gating import LOSSY_FRAMES, law_of
     from cplab.golden import load_golden
     from cplab.golden_making import golden_for
@@ -53,15 +54,17 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
     codes = TimedCodes(predictor, golden, variant.tier)
     first_ns = timed_call(predictor, golden, next(fresh), codes)
     warmup = [timed_call(predictor, golden, next(fresh), codes) for _ in range(warmups)]
-    before = steal_and_throttle()
+    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
     samples, frame_ids = [], []
     roof = _Roof(predictor, job.threads)
     for i, index in enumerate(islice(fresh, job.frames)):
-        samples.append(timed_call(predictor, golden, index, codes))
+        with energy:
+            samples.append(timed_call(predictor, golden, index, codes))
         frame_ids.append(index % len(golden))
         if i < job.roof_reads:
             roof.read(job.round * job.roof_reads + i)
     pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
+    load = watch.told() | energy.per_stretch()
     wrong = codes.wrong()
     if wrong:
         return record_of(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts_of(job, predictor))
@@ -81,7 +84,7 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
         bytes_per_frame=predictor.bytes_per_frame,
         passes_per_frame=predictor.passes_per_frame,
         roof=roof.samples,
-        facts=facts_of(job, predictor) | load_between(before, steal_and_throttle()) | {"lossy_weights": lossy},
+        facts=facts_of(job, predictor) | load | {"lossy_weights": lossy},
     )
 
 
