@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.cell_conditions import Watch
 from bench.energy import EnergyMeter
@@ -32,8 +34,78 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
         model: the weights as the file holds them.
         started: `time.perf_counter` when the worker began to load.
     """
-    import psutil
+    ready = _make_ready(job, variant, model, started)
+    predictor, golden = ready.predictor, ready.golden
+    # No input comes twice in a process, so that a variant which remembers results gains nothing by it.
+    fresh = iter(range(job.first_frame, job.first_frame + len(golden)))
+    first_ns, warmup = _warmed_up(ready, job, fresh)
+    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
+    samples, frame_ids = [], []
+    roof = _Roof(predictor, job.threads)
+    for i, index in enumerate(islice(fresh, job.frames)):
+        with energy:
+            samples.append(timed_call(predictor, golden, index, ready.codes))
+        frame_ids.append(index % len(golden))
+        if i < job.roof_reads:
+            roof.read(job.round * job.roof_reads + i)
+    pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
+    load = watch.told() | energy.per_stretch()
+    return _judged(
+        job,
+        ready,
+        load,
+        samples_ns=samples,
+        pass_ns=[p for p in pass_ns if p],
+        frame_ids=frame_ids,
+        warmup_ns=warmup,
+        first_call_ns=first_ns,
+        roof=roof.samples,
+    )
 
+
+def soak(job: Job, variant: Variant, model: Model, started: float) -> CellRecord:
+    """Run a cell frame after frame for ``job.seconds``, and tell when each frame began; arguments as of `timed`."""
+    ready = _make_ready(job, variant, model, started)
+    golden = ready.golden
+    # There are more frames than inputs here, so these come round again: a soak is about heat, not about speed.
+    turn = cycle(range(len(golden)))
+    first_ns, warmup = _warmed_up(ready, job, turn)
+    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
+    samples: list[int] = []
+    began: list[int] = []
+    frame_ids: list[int] = []
+    zero = time.perf_counter_ns()
+    while not began or time.perf_counter_ns() - zero < job.seconds * 1e9:
+        began.append(time.perf_counter_ns() - zero if began else 0)
+        frame_ids.append(next(turn))
+        with energy:
+            samples.append(timed_call(ready.predictor, golden, frame_ids[-1], ready.codes))
+    load = watch.told() | energy.per_stretch()
+    return _judged(
+        job,
+        ready,
+        load,
+        samples_ns=samples,
+        sample_at_ns=began,
+        frame_ids=frame_ids,
+        warmup_ns=warmup,
+        first_call_ns=first_ns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A predictor that has been built, and what its codes are held against."""
+
+    predictor: CodePredictor
+    golden: Golden
+    codes: TimedCodes
+    lossy: int
+    load_s: float
+    compile_s: float
+
+
+def _make_ready(job: Job, variant: Variant, model: Model, started: float) -> _Ready:
     from cplab.gating import LOSSY_FRAMES, law_of
     from cplab.golden import load_golden
     from cplab.golden_making import golden_for
@@ -48,43 +120,39 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
     predictor = variant.build(judged, job.threads)
     compile_s = compiling.compile_seconds()
     load_s = time.perf_counter() - started - compile_s
-    # No input comes twice in a process, so that a variant which remembers results gains nothing by it.
-    fresh = iter(range(job.first_frame, job.first_frame + len(golden)))
-    warmups = min(job.warmup, max(0, len(golden) - 2))
-    codes = TimedCodes(predictor, golden, variant.tier)
-    first_ns = timed_call(predictor, golden, next(fresh), codes)
-    warmup = [timed_call(predictor, golden, next(fresh), codes) for _ in range(warmups)]
-    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
-    samples, frame_ids = [], []
-    roof = _Roof(predictor, job.threads)
-    for i, index in enumerate(islice(fresh, job.frames)):
-        with energy:
-            samples.append(timed_call(predictor, golden, index, codes))
-        frame_ids.append(index % len(golden))
-        if i < job.roof_reads:
-            roof.read(job.round * job.roof_reads + i)
-    pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
-    load = watch.told() | energy.per_stretch()
-    wrong = codes.wrong()
+    return _Ready(predictor, golden, TimedCodes(predictor, golden, variant.tier), lossy, load_s, compile_s)
+
+
+def _warmed_up(ready: _Ready, job: Job, frames: Iterator[int]) -> tuple[int, list[int]]:
+    """Nanoseconds of the first call and of the warm-up's, whose codes are kept too."""
+    warmups = min(job.warmup, max(0, len(ready.golden) - 2))
+    first_ns, *warmup = [
+        timed_call(ready.predictor, ready.golden, next(frames), ready.codes) for _ in range(1 + warmups)
+    ]
+    return first_ns, warmup
+
+
+def _judged(job: Job, ready: _Ready, load: dict[str, Any], **measured: Any) -> CellRecord:
+    """The record of what was measured, which has no times where a call gave other codes than it must."""
+    import psutil
+
+    wrong = ready.codes.wrong()
     if wrong:
-        return record_of(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts_of(job, predictor))
-    whose = "its own" if codes.own else "the golden's"
-    status = GateOutcome(status="pass", detail=f"codes of all {len(samples)} timed frames are {whose}")
+        return record_of(
+            job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts_of(job, ready.predictor)
+        )
+    whose = "its own" if ready.codes.own else "the golden's"
+    frames = len(measured["samples_ns"])
     return record_of(
         job,
-        status,
-        samples_ns=samples,
-        pass_ns=[p for p in pass_ns if p],
-        frame_ids=frame_ids,
-        warmup_ns=warmup,
-        first_call_ns=first_ns,
-        load_s=round(load_s, 4),
-        compile_s=round(compile_s, 4),
+        GateOutcome(status="pass", detail=f"codes of all {frames} timed frames are {whose}"),
+        load_s=round(ready.load_s, 4),
+        compile_s=round(ready.compile_s, 4),
         rss_mb=round(psutil.Process().memory_info().rss / 1e6, 1),
-        bytes_per_frame=predictor.bytes_per_frame,
-        passes_per_frame=predictor.passes_per_frame,
-        roof=roof.samples,
-        facts=facts_of(job, predictor) | load | {"lossy_weights": lossy},
+        bytes_per_frame=ready.predictor.bytes_per_frame,
+        passes_per_frame=ready.predictor.passes_per_frame,
+        facts=facts_of(job, ready.predictor) | load | {"lossy_weights": ready.lossy},
+        **measured,
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bench.job import Job
 from bench.records import CellRecord, CheckResult, GateOutcome
-from bench.timing import timed, timed_call
+from bench.timing import soak, timed, timed_call
 from bench.worker_record import facts_of, record_of
 from cplab.orphans import die_with_parent
 
@@ -66,7 +66,7 @@ def _run(job: Job) -> CellRecord:
         return _gate(job, variant, model)
     if job.phase == "profile":
         return _profile(job, variant, model)
-    return timed(job, variant, model, started)
+    return (soak if job.phase == "soak" else timed)(job, variant, model, started)
 
 
 def _prepare(job: Job) -> CellRecord:

@@ -91,6 +91,9 @@ class CellRecord(Frozen):
         compile_s: time spent compiling or loading compiled code before the first call.
         frame_ids: which golden frames the timed calls ran, one for each sample.
         oversubscribed: more threads than CPUs that affinity and cgroup allow.
+        twin_of: the variant that this one is under another name, where a cell is measured twice for the run's noise.
+        revision: the commit whose code ran, where that was another tree's; "" for the tree of the run.
+        sample_at_ns: of a soak, when each sample began, after the first.
         profile: where the time of frames went, of a profile worker.
         facts: what the worker read back: affinity, threading layer, instruction set, load before and after.
     """
@@ -101,7 +104,7 @@ class CellRecord(Frozen):
     model: str
     round: int
     order: int
-    phase: Literal["gate", "timed", "profile"]
+    phase: Literal["gate", "timed", "profile", "soak"]
     gate: GateOutcome
     samples_ns: list[int] = Field(default_factory=list)
     pass_ns: list[list[int]] = Field(default_factory=list)
@@ -116,6 +119,9 @@ class CellRecord(Frozen):
     roof: list[RoofSample] = Field(default_factory=list)
     profile: ProfileSamples | None = None
     oversubscribed: bool = False
+    twin_of: str = ""
+    revision: str = ""
+    sample_at_ns: list[int] = Field(default_factory=list)
     started_utc: str = ""
     facts: dict[str, Any] = Field(default_factory=dict)
     reason: str = ""

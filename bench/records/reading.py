@@ -38,17 +38,23 @@ def read_summary(path: Path) -> Summary:
         raise UnreadableRecordError(f"{path}: {where or 'summary'}: {first['msg']}") from error
 
 
-def read_records(path: Path) -> list[CellRecord]:
+def read_records(path: Path, *, torn: bool = False) -> list[CellRecord]:
     """Read ``records.jsonl``, one record a line.
+
+    Args:
+        path: the file.
+        torn: its writer was killed: a last line without an end is passed over.
 
     Raises:
         UnreadableRecordError: naming the line that cannot be read.
     """
     records = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except OSError as error:
         raise UnreadableRecordError(f"{path}: {error.strerror or error}") from error
+    if torn and lines and not lines[-1].endswith("\n"):
+        lines.pop()
     for number, line in enumerate(lines, start=1):
         try:
             records.append(CellRecord.model_validate_json(line))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -28,6 +28,71 @@ class Ratio(Frozen):
     hi: float
 
 
+Verdict = Literal["faster", "slower", "same", "undecided"]
+
+
+class Comparison(Frozen):
+    """What may be said of cell ``b`` beside cell ``a`` (`bench.comparison` has the rules).
+
+    Attributes:
+        a: what it is compared with, such as ``kv_bf16@HEAD~3 x 2``.
+        b: what is judged.
+        verdict: of ``b``.
+        ratio: time of ``b`` over time of ``a``, above 1 where ``b`` takes longer, with its 95 % bootstrap interval.
+        p: of the permutation test; None with fewer than two rounds.
+        rounds: pairs of rounds, or the fewer rounds of two where they were not measured in one run.
+        limit: the change, as a share, that must be exceeded.
+        more_rounds: about how many more would decide, where undecided and where that is a number worth telling.
+        note: how the two were compared, where not round by round within one run.
+    """
+
+    a: str
+    b: str
+    verdict: Verdict
+    ratio: Ratio
+    p: float | None
+    rounds: int
+    limit: float
+    more_rounds: int | None = None
+    note: str = ""
+
+
+class Repeatability(Frozen):
+    """A cell measured twice in one run as if it were two: what the run makes of no difference at all (A/A).
+
+    ``noise`` is the share by which the two may differ for no reason: the end of the interval that is farther from 1.
+    """
+
+    variant: str
+    threads: int
+    rounds: int
+    ratio: Ratio
+    noise: float
+
+
+class SoakPoint(Frozen):
+    """A stretch of a soak: when it began, and the median of its frames."""
+
+    at_s: float
+    ms: float
+    frames: int
+
+
+class Soak(Frozen):
+    """Frames of one process, one after another for a long time: heat and throttling show as a slope.
+
+    ``start_ms`` and ``end_ms`` are the medians of the first and the last tenth of the time.
+    """
+
+    variant: str
+    threads: int
+    seconds: float
+    frames: int
+    start_ms: float
+    end_ms: float
+    points: list[SoakPoint]
+
+
 class Fidelity(Frozen):
     """Share of codes equal to the f32 golden's, 0..1; None where it was not measured."""
 
@@ -40,7 +105,9 @@ class CellSummary(Frozen):
 
     ``exact`` is true only for tier ``exact`` with arithmetic ``f32`` and a lossless pack. ``roof_ms`` is the time
     that the best read-only kernel took for the same bytes, ``roof_fraction = roof_ms / cp_ms.p50``. ``engine_note`` is
-    what a variant over a foreign engine says of it: the settings it took, and why.
+    what a variant over a foreign engine says of it: the settings it took, and why. ``mad_ms`` is over rounds,
+    ``p99_ms`` over frames, ``outliers`` are counted, not dropped. ``revision`` is the commit of another tree whose code
+    ran, "" for this one's; ``source_digest`` is of the sources that the variant is made of (`bench.sources`).
     """
 
     variant: str
@@ -75,6 +142,10 @@ class CellSummary(Frozen):
     checks: list[CheckResult] = Field(default_factory=list)
     reason: str = ""
     engine_note: str = ""
+    mad_ms: float | None = None
+    p99_ms: float | None = None
+    revision: str = ""
+    source_digest: str = ""
 
     @model_validator(mode="after")
     def _no_time_without_a_passed_gate(self) -> Self:
@@ -143,5 +214,8 @@ class Summary(Frozen):
     talker: Talker | None = None
     roof: dict[str, dict[str, float]] = Field(default_factory=lambda: dict[str, dict[str, float]](threads={}))
     reference: Reference = Reference()
+    repeatability: Repeatability | None = None
+    soak: Soak | None = None
+    comparisons: list[Comparison] = Field(default_factory=list)
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -19,7 +19,8 @@ from bench.records import (
     Summary,
     Talker,
 )
-from bench.summary import CellInfo, summarise, timed_records
+from bench.summary import CellInfo, summarise
+from bench.timed_rounds import timed_records
 
 MODEL = ModelFacts(name="synthetic:0.6b", spec={"layers": 5}, digest="0" * 64, synthetic=True)
 RUN = RunFacts(
