@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | roofline | report | doctor``."""
 
 from __future__ import annotations
 
@@ -154,6 +154,19 @@ def report(
     except UnreadableRecordError as error:
         raise CplabError(str(error)) from error
     return GOOD
+
+
+@app.command()
+def roofline(
+    threads: Threads = "",
+    json: Annotated[Path | None, typer.Option("--json", help="Write the roofline there.")] = None,
+) -> int:
+    """Measure what this machine can do at most: read bandwidth by working-set size, multiply-adds by instruction set."""
+    from bench.roofline_show import measure_and_show
+
+    if json is not None:
+        require_writable(json)
+    return measure_and_show(positive_list(threads) if threads else None, json)
 
 
 @app.command()

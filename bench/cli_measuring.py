@@ -108,7 +108,7 @@ def sweep(
         out=out,
         seed=seed,
         order=order,
-        aa=aa,
+        aa=aa, roofline=not quick,
         soak_s=soak,
         left_out=left_out,
     )

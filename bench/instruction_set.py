@@ -9,8 +9,6 @@ from __future__ import annotations
 import platform
 from typing import NamedTuple
 
-from cplab.jit import has_feature
-
 #: LLVM's names of the features that the kernels choose their code by.
 CODE_FEATURES = (
     *("avx512f", "avx512vnni", "avxvnni", "avx2", "avx", "fma", "f16c", "ssse3"),
@@ -35,6 +33,13 @@ class Level(NamedTuple):
 
 #: By the name of the float32 code that they lead to. Below AVX2 there is no fma, and nothing worth a roof.
 LEVELS = {"AVX2": Level("haswell", _AVX2), "AVX-512": Level("skylake-avx512", _AVX512)}
+
+
+def has_feature(*names: str) -> bool:
+    """Whether numba's target has LLVM features; numba is imported no earlier, so that a parent stays free of it."""
+    from cplab import jit
+
+    return jit.has_feature(*names)
 
 
 def instruction_set() -> dict[str, str]:
