@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ CACHE_CONFIGURATIONS = ((4, 0), (8, 2048))
 _ROW_BYTES, _UNIT_ROWS = 2048, 16
 #: Bytes that each member reads in one timed call, at least; a timer's tick and a launch are nothing beside it.
 _LEAST_BYTES = 32 << 20
-_REPEATS = 5
+_REPEATS, _PATIENCE_S = 5, 1.5
 _SMALLEST, _LARGEST = 256 << 10, 1 << 30
 #: A working set this much smaller than a cache stays in it, and one this much larger than the last is memory's.
 _FITS, _BEYOND = 0.75, 2.0
@@ -100,7 +101,10 @@ def _measured(address: int, size: int, threads: int, level: Level | None) -> Ban
     total = int((table[:, 1] * table[:, 2]).sum())
     configurations = (*reading.CONFIGURATIONS, *CACHE_CONFIGURATIONS)
     times: dict[tuple[int, int], list[int]] = {configuration: [] for configuration in configurations}
+    began = time.monotonic()
     for turn in range(_REPEATS + 1):  # the first finds the caches as another left them
+        if turn > 1 and time.monotonic() - began > _PATIENCE_S:
+            break  # a busy machine: seconds, not minutes
         for rows, ahead in configurations:
             ns = reading.time_read(table, threads, rows, ahead)
             if turn:

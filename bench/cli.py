@@ -161,7 +161,7 @@ def roofline(
     threads: Threads = "",
     json: Annotated[Path | None, typer.Option("--json", help="Write the roofline there.")] = None,
 ) -> int:
-    """Measure what this machine can do at most: read bandwidth by working-set size, multiply-adds by instruction set."""
+    """Measure what this machine can do at most: read bandwidth by size, multiply-adds by instructions."""
     from bench.roofline_show import measure_and_show
 
     if json is not None:
@@ -174,9 +174,11 @@ def doctor() -> int:
     """Grade this machine as a place to measure on; changes nothing."""
     from bench import doctor as examination
     from bench.choosing import threading_layer
-    from bench.machine import facts
+    from bench.machine import facts, thread_list
 
     console.print(examination.render(examination.examine(facts(Path.cwd()), threading_layer())))
+    counts, reason = thread_list()
+    console.print(f"a sweep's thread counts: {', '.join(map(str, counts))} ({reason})", highlight=False, markup=False)
     return GOOD
 
 

@@ -19,7 +19,7 @@ _FOLDER = "sys/class/powercap"
 _PACKAGE = re.compile(r"package-\d+")
 _NO_POWERCAP = "no energy counter: /sys/class/powercap is missing (a virtual machine, or a kernel without RAPL)"
 _NOT_LINUX = "no energy counter: only Linux has one that a process may read"
-_ROOT_ONLY = "energy_uj is readable by root only: chmod a+r /sys/class/powercap/*/energy_uj (root), or measure as root"
+_ROOT_ONLY = "energy_uj is readable by root only: chmod a+r /sys/class/powercap/*/energy_uj (root)"
 
 
 @dataclass(frozen=True, slots=True)

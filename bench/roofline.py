@@ -66,9 +66,7 @@ def _team(job: RooflineJob, say: Say, timeout_s: float) -> TeamRoof:
             reasons.append(f"{name}: {cut}")
         else:
             peaks += cut.peaks
-    return TeamRoof(
-        threads=job.threads, cpus=job.cpus, bandwidth=own.bandwidth, peaks=peaks, reason="; ".join(reasons)
-    )
+    return TeamRoof(threads=job.threads, cpus=job.cpus, bandwidth=own.bandwidth, peaks=peaks, reason="; ".join(reasons))
 
 
 def _run(job: RooflineJob, level: Level, timeout_s: float) -> RooflineResult | str:

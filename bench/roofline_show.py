@@ -71,7 +71,7 @@ def _bandwidth_table(teams: list[TeamRoof]) -> Table:
     for size in sorted(by_size):
         row = [f"{size / 2**20:.2f} MiB"]
         for team in teams:
-            point = by_size[size].get(team.threads)
-            row += ["-", ""] if point is None else [f"{point.gbps:.1f}", point.level or ""]
+            found = by_size[size].get(team.threads)
+            row += ["-", ""] if found is None else [f"{found.gbps:.1f}", found.level or ""]
         table.add_row(*row)
     return table

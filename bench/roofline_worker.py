@@ -55,11 +55,12 @@ def measured(job: RooflineJob) -> RooflineResult:
     from cplab.kernels.peak_int8 import measured_int8_peak
 
     names = instruction_set()
-    fma = [] if names["float32"].endswith("without fma") else [("float32", measured_peak)]  # software, for minutes
-    peaks = [
-        PeakPoint(kind=kind, instruction_set=names[kind], gmacs=round(peak(job.threads), 3))
-        for kind, peak in [*fma, ("int8", measured_int8_peak)]
-    ]
+    peaks: list[PeakPoint] = []
+    if not names["float32"].endswith("without fma"):  # in software it takes minutes, and nobody's roof is there
+        gmacs = round(measured_peak(job.threads), 3)
+        peaks.append(PeakPoint(kind="float32", instruction_set=names["float32"], gmacs=gmacs))
+    gmacs = round(measured_int8_peak(job.threads), 3)
+    peaks.append(PeakPoint(kind="int8", instruction_set=names["int8"], gmacs=gmacs))
     return RooflineResult(
         bandwidth=measured_curve(job.sizes, job.threads, job.caches), peaks=peaks, narrower=narrower_levels()
     )

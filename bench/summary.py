@@ -23,8 +23,8 @@ from bench.records import (
     Talker,
     Tier,
 )
-from bench.repeating import disturbed_rounds
 from bench.repeatability import repeatability
+from bench.repeating import disturbed_rounds
 from bench.soak import soak_of
 from bench.stats import median_of_rounds, paired_ratio, spread
 from bench.timed_rounds import Key, Rounds, baseline_rounds, rounds_of, timed_records, when

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -77,7 +78,7 @@ class TeamRoof(Frozen):
             return None
         if size_bytes <= curve[0].bytes:
             return curve[0].best_gbps
-        for low, high in zip(curve, curve[1:], strict=False):
+        for low, high in pairwise(curve):
             if size_bytes <= high.bytes:
                 share = math.log(size_bytes / low.bytes) / math.log(high.bytes / low.bytes)
                 return low.best_gbps + share * (high.best_gbps - low.best_gbps)
