@@ -127,9 +127,8 @@ def _resume(context: typer.Context, out: Path, timeout: float | None) -> int:
         if parameter not in _OF_RESUME and getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE"
     ]
     if given:
-        names = ", ".join(
-            f"--{ {'everything': 'all', 'files': 'variant-file'}.get(name, name).replace('_', '-') }" for name in given
-        )
+        shown = {"everything": "all", "files": "variant-file"}
+        names = ", ".join(sorted(f"--{shown.get(name, name).replace('_', '-')}" for name in given))
         raise CplabError(f"--resume goes on with the run's own options; leave out {names}")
     from bench.resuming import take_up
     from bench.sweep import go_on

@@ -15,6 +15,7 @@ from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console
 from cplab.errors import CplabError
 from reports.wording import NOTHING, milliseconds, percent, significant, times
 
+_TABLE_WIDTH = 160
 _HEADINGS = ("cell", "A", "B", "B / A [95 %]", "p", "rounds", "B is")
 
 
@@ -51,12 +52,15 @@ def print_comparison(found: Compared) -> None:
     if found.cells:
         table = Table(box=None, pad_edge=False)
         for heading in _HEADINGS:
-            table.add_column(heading, no_wrap=heading in ("cell", "B is"))
+            table.add_column(heading, no_wrap=True)
         for cell in found.cells:
             table.add_row(*_entries(cell))
-        console.print(table)
+        # A verdict cut off is worse than a long line.
+        console.print(table, width=max(console.width, _TABLE_WIDTH), crop=False, soft_wrap=True)
     for line in _below(found):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if found.folder is not None:
+        console.print(f"records: {found.folder}", highlight=False, markup=False, soft_wrap=True)
     console.print()
     console.print(headline(found), highlight=False, markup=False, soft_wrap=True)
 
@@ -81,7 +85,7 @@ def headline(found: Compared) -> str:
     if not judged:
         return "Nothing to compare."
     if len(judged) == 1 and judged[0].found:
-        return f"{judged[0].found.b} is {in_words(judged[0].found)}, beside {judged[0].found.a}."
+        return f"{judged[0].found.b} beside {judged[0].found.a}: {in_words(judged[0].found)}."
     counts = [
         f"{number} {verdict}"
         for verdict in ("slower", "undecided", "same", "faster")

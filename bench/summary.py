@@ -96,9 +96,9 @@ def summarise(
         if (owner, record.threads) not in by_cell:
             raise ValueError(f"a record of {record.variant} x {record.threads}, which is not described")
         if not record.twin_of or record.gate.status in ("fail", "crash"):
-            # What goes wrong under a cell's second name went wrong in the cell; its times are the A/A's alone.
+            # Times under a cell's second name are the A/A's alone; what goes wrong there went wrong in the cell.
             by_cell[owner, record.threads].append(record)
-    timed = timed_records(record for found in by_cell.values() for record in found)
+    timed = timed_records(records)
     against = baseline_rounds(timed, baseline)
     return Summary(
         model=model,

@@ -26,7 +26,8 @@ def timed_records(records: Iterable[CellRecord]) -> dict[Key, list[CellRecord]]:
     for record in sorted(records, key=when):
         key = (record.variant, record.threads)
         if record.gate.status in ("fail", "crash"):
-            wrong.add(key)
+            # What goes wrong under a cell's second name went wrong in the cell.
+            wrong |= {key, (record.twin_of or record.variant, record.threads)}
         elif record.phase == "timed" and record.gate.status == "pass" and record.samples_ns:
             kept.setdefault(key, []).append(record)
     return {key: found for key, found in kept.items() if key not in wrong}
