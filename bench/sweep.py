@@ -22,13 +22,12 @@ from bench.options import Options
 from bench.plan import Plan
 from bench.plan_summary import summary_of
 from bench.progress import SweepProgress
-from bench.records import ROOFLINE_FILE, CellRecord, Roofline, Summary, read_roofline
+from bench.records import CellRecord, Summary
 from bench.repeatability import twin_name
 from bench.repeating import Repeats
-from bench.roofline import best_of, measured_roofline
-from bench.roofline_points import marked_above
 from bench.rounds import order_of_round, worth_more
 from bench.run_folder import RunFolder
+from bench.run_roofline import RunRoofline
 from bench.sweep_start import Start, begin
 from bench.sweep_workers import Workers
 from cplab.cpus import allowed_cpus
@@ -74,14 +73,14 @@ class _Sweep:
         self.workers = Workers(options, start.prepared)
         self.twins: dict[Cell, Cell] = {}
         self.repeats = Repeats()
-        self.roofline: Roofline | None = None
+        self.roofline = RunRoofline(options.roofline, self.facts, self.folder)
 
     def run(self) -> Outcome:
         try:
             self.budget.begin(self.start.spent_s)
             with SweepProgress() as progress, self._interruptible():
                 chosen = self._choose(progress)
-                self._measure_roofline(chosen, progress)
+                self.roofline.measure((cell.threads for cell in chosen.passing()), progress.roofline)
                 self._rounds(chosen, progress)
                 self._again_where_above_the_roof(chosen, progress)
                 if self.options.soak_s:
@@ -190,15 +189,9 @@ class _Sweep:
         return quick_ms(chosen.gated[self.twins.get(cell, cell)])
 
     def _time(
-        self,
-        cell: Cell,
-        chosen: Chosen,
-        frames: int,
-        reads: int,
-        number: int,
-        order: int,
+        self, cell: Cell, chosen: Chosen, frames: int, reads: int, number: int, order: int,
         disturbed: CellRecord | None = None,
-    ) -> CellRecord:
+    ) -> CellRecord:  # fmt: skip
         original = self.twins.get(cell, cell)
         lossy = bool(chosen.gated[original].facts.get("lossy_weights"))
         record = self.workers.timed(cell, original, frames=frames, reads=reads, number=number, order=order, lossy=lossy)
@@ -208,26 +201,11 @@ class _Sweep:
         """One more round for cells faster than their roof, with many readings; what still is, stays marked."""
         cells = self._summary().cells
         suspects = [Cell(cell.variant, cell.threads) for cell in cells if cell.roof_suspect or cell.above_roofline]
-        if self.roofline is not None and (counts := sorted({c.threads for c in cells if c.above_roofline})):
-            self._keep_roofline(best_of(self.roofline, measured_roofline(self.facts, counts)))
+        self.roofline.measure_again((cell.threads for cell in cells if cell.above_roofline), progress.roofline)
         number = 1 + max((record.round for record in self.records), default=0)
         for position, cell in enumerate(suspects):
             progress.measuring(f"above its roof, again: {cell}", position, len(suspects), 1)
             self._time(cell, chosen, AGAIN_READS, AGAIN_READS, number, position)
-
-    def _measure_roofline(self, chosen: Chosen, progress: SweepProgress) -> None:
-        """The machine's roofline for the thread counts that are timed, unless a run that was killed has it."""
-        if self.folder is not None:
-            self.roofline = read_roofline(self.folder.path / ROOFLINE_FILE)
-        if self.roofline is not None or not self.options.roofline:
-            return
-        counts = sorted({cell.threads for cell in chosen.passing() if cell.threads <= allowed_cpus()})
-        self._keep_roofline(measured_roofline(self.facts, counts, progress.roofline))
-
-    def _keep_roofline(self, roofline: Roofline) -> None:
-        self.roofline = roofline
-        if self.folder is not None:
-            self.folder.write_roofline(roofline)
 
     def _soak(self, chosen: Chosen, progress: SweepProgress) -> None:
         """Frame after frame of the fastest cell, exact ones first."""
@@ -257,7 +235,7 @@ class _Sweep:
         summary = summary_of(
             self.plan, self.records, self.facts, elapsed_s=self.budget.elapsed_s(), interrupted=self.interrupted
         )
-        return summary if self.roofline is None else marked_above(summary, self.roofline)
+        return self.roofline.marked(summary)
 
     def _write(self, folder: RunFolder, summary: Summary) -> Path:
         folder.write_machine(self.facts)

@@ -51,7 +51,12 @@ def test_two_sockets_fill_one_node_before_the_other(tmp_path):
 
 
 def test_the_list_ends_with_one_oversubscribed_point_and_says_so(tmp_path):
-    for make in (made_up_machines.phone, made_up_machines.server, made_up_machines.hybrid, made_up_machines.two_sockets):
+    for make in (
+        made_up_machines.phone,
+        made_up_machines.server,
+        made_up_machines.hybrid,
+        made_up_machines.two_sockets,
+    ):
         found = linux_topology(make(tmp_path / make.__name__))
         counts, reason = sweep_threads(found, found.logical)
         assert [count for count in counts if count > found.logical] == [2 * found.logical]

@@ -9,15 +9,18 @@ import pytest
 from made_up_rooflines import MIB, cell, curve, roofline
 
 from bench import roofline as measuring
+from bench import run_roofline
 from bench.bandwidth_curve import curve_sizes, level_of
 from bench.frame_work import macs_of, macs_per_frame
 from bench.instruction_set import LEVELS, Level
-from bench.records import ROOFLINE_FILE, UnreadableRecordError, point_of, read_roofline
+from bench.records import ROOFLINE_FILE, UnreadableRecordError, point_of, read_roofline, read_summary
 from bench.roofline import best_of, measured_roofline
 from bench.roofline_worker import RooflineJob, RooflineResult
+from bench.run_roofline import RunRoofline
 from cplab.sources import load_model
 
 HERE = Path(__file__).parents[2]
+SUMMARY = HERE / "reports/examples/xeon-2c/summary.json"
 EPYC = {
     "l1d": {"bytes": 32 << 10, "total_bytes": 64 << 10, "instances": 2},
     "l2": {"bytes": 512 << 10, "total_bytes": 1 << 20, "instances": 2},
@@ -157,7 +160,7 @@ def test_a_roofline_is_written_and_read(tmp_path):
     path.write_text(roofline().model_dump_json(by_alias=True))
     assert read_roofline(path) == roofline()
     path.write_text('{"schema": "cplab.roofline/9"}')
-    with pytest.raises(UnreadableRecordError, match="cplab.roofline/9"):
+    with pytest.raises(UnreadableRecordError, match=r"cplab\.roofline/9"):
         read_roofline(path)
     path.write_text("{")
     with pytest.raises(UnreadableRecordError):
@@ -173,6 +176,35 @@ def test_a_worker_that_dies_costs_its_thread_count_only(monkeypatch):
     assert not found.team(1).bandwidth
     assert len(found.team(2).bandwidth) == 1
     assert found.team(2).reason == "AVX2: its worker ended with -4"
+
+
+def test_a_run_marks_what_is_above_and_measures_that_team_again(tmp_path, monkeypatch):
+    asked = []
+
+    def measured(machine, threads, say):
+        asked.append(list(threads))
+        return roofline()
+
+    monkeypatch.setattr(run_roofline, "measured_roofline", measured)
+    monkeypatch.setattr(run_roofline, "allowed_cpus", lambda: 2)
+    run = RunRoofline(True, {}, None)
+    run.measure([2, 1, 4, 1], print)
+    summary = read_summary(SUMMARY)
+    summary = summary.model_copy(update={"cells": [cell(300.0), cell(900.0, variant="slow")]})
+    marked = run.marked(summary)
+    assert [one.above_roofline for one in marked.cells] == [True, False]
+    run.measure_again([one.threads for one in marked.cells if one.above_roofline], print)
+    assert asked == [[1, 2], [1]]
+    run.measure_again([], print)
+    assert len(asked) == 2
+
+
+def test_a_run_that_does_not_want_a_roofline_has_none_and_marks_nothing():
+    run = RunRoofline(False, {}, None)
+    run.measure([1], print)
+    summary = read_summary(SUMMARY)
+    assert run.found is None
+    assert run.marked(summary) is summary
 
 
 def run_worker(job, level=None):
