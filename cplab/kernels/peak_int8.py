@@ -42,25 +42,29 @@ def _dot_chains(typingctx: Any, address: Any, turns: Any) -> Any:
     """As many chains of sums of products as there are registers for, ``turns`` long; all of them added."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, turns = args
-        count = _chain_count(builder)
-        lines = [v.load(builder, builder.add(address, v.i64(64 * k)), int_products.BYTES, 1) for k in range(count)]
-        weights = [int_products.signed(builder, line) for line in lines]
-        slots = [cgutils.alloca_once_value(builder, v.splat_int(0)) for _ in range(count)]
-        with v.counted(builder, turns) as turn:
-            offset = builder.shl(builder.and_(turn, v.i64(_LINES - 1)), v.i64(6))
-            x = v.load(builder, builder.add(address, offset), int_products.BYTES, 1)
-            for slot, w in zip(slots, weights, strict=True):
-                builder.store(int_products.added(builder, builder.load(slot), w, x), slot)
-        total = builder.load(slots[0])
-        for slot in slots[1:]:
-            total = builder.add(total, builder.load(slot))
-        first = builder.extract_element(total, ir.Constant(v.I32, 0))
-        for lane in range(1, v.LANES):
-            first = builder.add(first, builder.extract_element(total, ir.Constant(v.I32, lane)))
-        return builder.sext(first, v.I64)
+        return emit_chains(builder, *args)
 
     return types.int64(types.int64, types.int64), generate
+
+
+def emit_chains(builder: Any, address: Any, turns: Any) -> Any:
+    """Emit the chains over ``_LINES`` lines of 64 bytes at an address; the int64 sum of all their lanes."""
+    count = _chain_count(builder)
+    lines = [v.load(builder, builder.add(address, v.i64(64 * k)), int_products.BYTES, 1) for k in range(count)]
+    weights = [int_products.signed(builder, line) for line in lines]
+    slots = [cgutils.alloca_once_value(builder, v.splat_int(0)) for _ in range(count)]
+    with v.counted(builder, turns) as turn:
+        offset = builder.shl(builder.and_(turn, v.i64(_LINES - 1)), v.i64(6))
+        x = v.load(builder, builder.add(address, offset), int_products.BYTES, 1)
+        for slot, w in zip(slots, weights, strict=True):
+            builder.store(int_products.added(builder, builder.load(slot), w, x), slot)
+    total = builder.load(slots[0])
+    for slot in slots[1:]:
+        total = builder.add(total, builder.load(slot))
+    first = builder.extract_element(total, ir.Constant(v.I32, 0))
+    for lane in range(1, v.LANES):
+        first = builder.add(first, builder.extract_element(total, ir.Constant(v.I32, lane)))
+    return builder.sext(first, v.I64)
 
 
 @intrinsic
