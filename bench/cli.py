@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | roofline | report | doctor``."""
 
 from __future__ import annotations
 
@@ -157,13 +157,28 @@ def report(
 
 
 @app.command()
+def roofline(
+    threads: Threads = "",
+    json: Annotated[Path | None, typer.Option("--json", help="Write the roofline there.")] = None,
+) -> int:
+    """Measure what this machine can do at most: read bandwidth by size, multiply-adds by instructions."""
+    from bench.roofline_show import measure_and_show
+
+    if json is not None:
+        require_writable(json)
+    return measure_and_show(positive_list(threads) if threads else None, json)
+
+
+@app.command()
 def doctor() -> int:
     """Grade this machine as a place to measure on; changes nothing."""
     from bench import doctor as examination
     from bench.choosing import threading_layer
-    from bench.machine import facts
+    from bench.machine import facts, thread_list
 
     console.print(examination.render(examination.examine(facts(Path.cwd()), threading_layer())))
+    counts, reason = thread_list()
+    console.print(f"a sweep's thread counts: {', '.join(map(str, counts))} ({reason})", highlight=False, markup=False)
     return GOOD
 
 

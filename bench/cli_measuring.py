@@ -80,6 +80,7 @@ def sweep(
     if resume:
         return _resume(context, out, timeout)
     from bench.choosing import chosen_variants, contenders_of
+    from bench.cpu_topology import thread_list
     from bench.options import QUICK_BUDGET_S
     from bench.since import changed_since
     from bench.sweep import sweep as run_sweep
@@ -109,9 +110,13 @@ def sweep(
         seed=seed,
         order=order,
         aa=aa,
+        roofline=not quick,
         soak_s=soak,
         left_out=left_out,
     )
+    if counts is None:
+        listed, why = thread_list()
+        console.print(f"threads: {', '.join(map(str, listed))} ({why})", style="dim", highlight=False, markup=False)
     return _show(run_sweep(options))
 
 

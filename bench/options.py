@@ -70,6 +70,7 @@ class Options:
         aa: measure the fastest cell twice, to learn the noise of the run.
         soak_s: seconds of frames of the fastest cell after the rounds, or None.
         pair: two cells that the run is there to compare.
+        roofline: measure the machine's roofline before the rounds, for the thread counts that are timed.
         left_out: lines on what is not measured for reasons that the caller knows.
     """
 
@@ -92,4 +93,5 @@ class Options:
     aa: bool = False
     soak_s: float | None = None
     pair: Pair | None = None
+    roofline: bool = False
     left_out: list[str] = field(default_factory=list)

@@ -66,6 +66,7 @@ def _options(plan: Plan, out: Path, timeout_s: float | None) -> Options:
         timeout_s=timeout_s,
         order=plan.order,
         aa=plan.aa,
+        roofline=not plan.quick and plan.pair is None,
         soak_s=plan.soak_s,
         left_out=plan.left_out,
     )

@@ -20,7 +20,7 @@ from bench.errors import OutputError
 from bench.folder_names import claim, final_name, fresh_sibling, is_hidden, rename_to_free_name
 from bench.plan import PLAN_FILE, Plan
 from bench.pyperf_suite import write_suite
-from bench.records import MACHINE_SCHEMA, CellRecord, Summary
+from bench.records import MACHINE_SCHEMA, ROOFLINE_FILE, CellRecord, Roofline, Summary
 from cplab.cachedir import replacing
 
 RUNS = Path("reports/runs")
@@ -135,6 +135,14 @@ class RunFolder:
             OutputError: it cannot be written.
         """
         self._replace(PLAN_FILE, _json(plan.model_dump(mode="json", by_alias=True), indent=1))
+
+    def write_roofline(self, roofline: Roofline) -> None:
+        """Write ``roofline.json``.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace(ROOFLINE_FILE, _json(roofline.model_dump(mode="json", by_alias=True), indent=1))
 
     def write_summary(self, summary: Summary) -> None:
         """Write ``summary.json``.

@@ -30,6 +30,7 @@ def print_cells(summary: Summary) -> None:
         if cell.gate != "pass":
             told = cell.reason or cell.gate_detail
             console.print(f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False)
+    print_doubts(summary)
     print_noise(summary)
     console.print()
     console.print(reports.verdict(summary), highlight=False, markup=False)
@@ -50,6 +51,20 @@ def print_figures(summary: Summary) -> None:
         ]
         line = f"{cell.variant} x {cell.threads}: {', '.join(parts)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_doubts(summary: Summary) -> None:
+    """A line for each cell that is faster than the machine, or was measured while the machine was disturbed."""
+    for cell in summary.cells:
+        name = f"{cell.variant} x {cell.threads}"
+        if cell.above_roofline or cell.roof_suspect:
+            line = f"{name}: above its roof after a second measurement; its time or the roof is wrong"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+        if cell.disturbed:
+            more = f" (and {len(cell.disturbed) - 1} more)" if len(cell.disturbed) > 1 else ""
+            console.print(
+                f"{name}: disturbed: {cell.disturbed[0]}{more}", highlight=False, markup=False, soft_wrap=True
+            )
 
 
 def print_noise(summary: Summary) -> None:
@@ -73,7 +88,11 @@ def _row(cell: CellSummary) -> list[str]:
     if cell.cp_ms is None:
         return [*head, cell.gate, "-", "-", "-", exact]
     ratio = cell.speedup_vs_baseline
-    roof = "-" if cell.roof_fraction is None else f"{cell.roof_fraction:.0%}{'?' if cell.roof_suspect else ''}"
+    roof = (
+        "-"
+        if cell.roof_fraction is None
+        else f"{cell.roof_fraction:.0%}{'?' if cell.roof_suspect or cell.above_roofline else ''}"
+    )
     return [
         *head,
         milliseconds(cell.cp_ms),

@@ -25,6 +25,7 @@ from bench.records import (
     Tier,
 )
 from bench.repeatability import repeatability
+from bench.repeating import disturbed_rounds
 from bench.soak import soak_of
 from bench.stats import median_of_rounds, paired_ratio, spread
 from bench.timed_rounds import Key, Rounds, baseline_rounds, rounds_of, timed_records, when
@@ -183,6 +184,10 @@ def _times(timed: list[CellRecord], bytes_per_frame: int | None, baseline: Round
         "mad_ms": scatter.mad,
         "p99_ms": scatter.p99,
         "outliers": scatter.outliers,
+        "macs_per_frame": _first(record.facts.get("macs_per_frame") for record in timed),
+        "joules_per_frame": _median(record.facts.get("joules_per_frame") for record in timed),
+        "energy_reason": next((text for record in timed if (text := record.facts.get("energy_reason"))), ""),
+        "disturbed": disturbed_rounds(timed),
     }
     if not bytes_per_frame:
         return found

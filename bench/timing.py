@@ -9,6 +9,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.cell_conditions import Watch
+from bench.energy import EnergyMeter
 from bench.job import Job
 from bench.records import CellRecord, GateOutcome, RoofSample
 from bench.timed_codes import TimedCodes
@@ -32,23 +34,22 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
         model: the weights as the file holds them.
         started: `time.perf_counter` when the worker began to load.
     """
-    from bench.host_load import load_between, steal_and_throttle
-
     ready = _make_ready(job, variant, model, started)
     predictor, golden = ready.predictor, ready.golden
     # No input comes twice in a process, so that a variant which remembers results gains nothing by it.
     fresh = iter(range(job.first_frame, job.first_frame + len(golden)))
     first_ns, warmup = _warmed_up(ready, job, fresh)
-    before = steal_and_throttle()
+    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
     samples, frame_ids = [], []
     roof = _Roof(predictor, job.threads)
     for i, index in enumerate(islice(fresh, job.frames)):
-        samples.append(timed_call(predictor, golden, index, ready.codes))
+        with energy:
+            samples.append(timed_call(predictor, golden, index, ready.codes))
         frame_ids.append(index % len(golden))
         if i < job.roof_reads:
             roof.read(job.round * job.roof_reads + i)
     pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
-    load = load_between(before, steal_and_throttle())
+    load = watch.told() | energy.per_stretch()
     return _judged(
         job,
         ready,
@@ -64,14 +65,12 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
 
 def soak(job: Job, variant: Variant, model: Model, started: float) -> CellRecord:
     """Run a cell frame after frame for ``job.seconds``, and tell when each frame began; arguments as of `timed`."""
-    from bench.host_load import load_between, steal_and_throttle
-
     ready = _make_ready(job, variant, model, started)
     golden = ready.golden
     # There are more frames than inputs here, so these come round again: a soak is about heat, not about speed.
     turn = cycle(range(len(golden)))
     first_ns, warmup = _warmed_up(ready, job, turn)
-    before = steal_and_throttle()
+    watch, energy = Watch(job.cpus, job.threads), EnergyMeter()
     samples: list[int] = []
     began: list[int] = []
     frame_ids: list[int] = []
@@ -79,8 +78,9 @@ def soak(job: Job, variant: Variant, model: Model, started: float) -> CellRecord
     while not began or time.perf_counter_ns() - zero < job.seconds * 1e9:
         began.append(time.perf_counter_ns() - zero if began else 0)
         frame_ids.append(next(turn))
-        samples.append(timed_call(ready.predictor, golden, frame_ids[-1], ready.codes))
-    load = load_between(before, steal_and_throttle())
+        with energy:
+            samples.append(timed_call(ready.predictor, golden, frame_ids[-1], ready.codes))
+    load = watch.told() | energy.per_stretch()
     return _judged(
         job,
         ready,

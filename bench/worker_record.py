@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 def facts_of(job: Job, predictor: CodePredictor) -> dict[str, Any]:
     """Affinity, threading layer, instruction set and load as this process has them, as plain data."""
+    import llvmlite.binding as llvm
     import numba
 
+    from bench.frame_work import macs_of
+    from bench.instruction_set import CODE_FEATURES, instruction_set
+    from bench.software_facts import engine_builds, environment
     from cplab.cpus import affinity
     from cplab.jit import target_cpu
 
@@ -25,14 +29,18 @@ def facts_of(job: Job, predictor: CodePredictor) -> dict[str, Any]:
     except ValueError:
         layer = None  # no parallel region has run in this process
     name, features = target_cpu()
-    wanted = ("avx512f", "avx512vnni", "avx2", "fma", "neon")
     return {
         "cpus_asked": job.cpus,
         "cpus_got": sorted(affinity() or ()) or None,
         "threading_layer": layer,
         "one_region_a_frame": getattr(predictor, "runs_in_one_region", None) if job.threads > 1 else None,
         "target_cpu": name,
-        "target_features": [f for f in wanted if f"+{f}" in features.split(",")],
+        "target_features": [f for f in CODE_FEATURES if f"+{f}" in features.split(",")],
+        "instruction_set": instruction_set(),
+        "macs_per_frame": macs_of(predictor),
+        "llvm": ".".join(str(part) for part in llvm.llvm_version_info),
+        "engine_builds": engine_builds(),
+        "environment": environment(os.environ),
         "prefetch_bytes": getattr(predictor, "ahead_bytes", None),
         "engine_note": getattr(predictor, "engine_note", ""),
         "loadavg_1m": round(os.getloadavg()[0], 2),

@@ -103,6 +103,10 @@ class Fidelity(Frozen):
 class CellSummary(Frozen):
     """A cell over all its rounds. Without a passed gate every time is None.
 
+    ``disturbed`` has a line for each measurement that was made under heavy steal, throttling or crowding, repeats
+    included. ``joules_per_frame`` is the median over measurements of what all CPU packages took, or None with
+    ``energy_reason``. ``above_roofline``: faster than the machine's roofline says is possible (`RooflinePoint`).
+
     ``exact`` is true only for tier ``exact`` with arithmetic ``f32`` and a lossless pack. ``roof_ms`` is the time
     that the best read-only kernel took for the same bytes, ``roof_fraction = roof_ms / cp_ms.p50``. ``engine_note`` is
     what a variant over a foreign engine says of it: the settings it took, and why. ``mad_ms`` is over rounds,
@@ -142,6 +146,11 @@ class CellSummary(Frozen):
     checks: list[CheckResult] = Field(default_factory=list)
     reason: str = ""
     engine_note: str = ""
+    macs_per_frame: int | None = None
+    joules_per_frame: float | None = None
+    energy_reason: str = ""
+    disturbed: list[str] = Field(default_factory=list)
+    above_roofline: bool = False
     mad_ms: float | None = None
     p99_ms: float | None = None
     revision: str = ""
