@@ -69,7 +69,9 @@ def make_page(summary: Summary, records: list[CellRecord]) -> Page:
         rows=rows(summary, outcomes),
         gates=gate_rows(summary, outcomes),
         machine=facts.machine_groups(summary.machine),
-        reproduction=facts.reproduction(summary, sum(len(record.samples_ns) for record in records)),
+        reproduction=facts.reproduction(
+            summary, sum(len(record.samples_ns) for record in records if record.phase != "talker")
+        ),
         not_measured=facts.not_measured(summary),
         reference=facts.reference_rows(summary),
         roof=facts.roof_sentence(summary),
