@@ -7,6 +7,7 @@ from rich.table import Table
 import reports
 from bench.records import CellSummary, Summary
 from cplab.commandline import console
+from reports.talker_and_cp import talker_lines
 from reports.wording import milliseconds, percent, plural, significant, times
 
 
@@ -30,6 +31,8 @@ def print_cells(summary: Summary) -> None:
         if cell.gate != "pass":
             told = cell.reason or cell.gate_detail
             console.print(f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False)
+    for line in talker_lines(summary):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     print_doubts(summary)
     print_noise(summary)
     console.print()
