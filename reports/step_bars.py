@@ -80,10 +80,8 @@ def _bar(axes: Axes, step: Step, number: int, row: float, *, is_wide: bool) -> N
         axes.text(1.015, at, _sum(step), transform=across, va="center", fontsize=13)
         return
     frame = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    lines = [*_label(step, 46)[:1], _sum(step)]
-    for line, text in enumerate(lines):
-        y = number - 0.5 + (9 + 16 * line) / row
-        axes.text(0.01, y, text, transform=across, va="center", fontsize=12, bbox=frame)
+    text = f"{_label(step, 46)[0]}\n{_sum(step)}"
+    axes.text(0.01, number - 0.5 + 17 / row, text, transform=across, va="center", fontsize=12, bbox=frame)
 
 
 def _sum(step: Step) -> str:
