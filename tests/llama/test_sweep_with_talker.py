@@ -41,9 +41,10 @@ def test_the_talker_is_measured_in_every_round_of_the_cells(with_talker):
     assert result.returncode == 0, result.stderr
     records = read_records(run / "records.jsonl")
     rounds = {r.round: r for r in records if r.phase == "talker"}
-    assert sorted(rounds) == sorted({r.round for r in records if r.phase == "timed"}) == [0, 1, 2]
+    # Cells that came out above their roof have one round more, at the end.
+    assert sorted(rounds) == sorted({r.round for r in records if r.phase == "timed"} - {3}) == [0, 1, 2]
     assert all(len(r.samples_ns) == 4 and r.prefill_ns and r.first_call_ns for r in rounds.values())
-    places = {(r.round, r.order) for r in records if r.phase in ("timed", "talker")}
+    places = {(r.round, r.order) for r in records if r.phase in ("timed", "talker") and r.round < 3}
     assert len(places) == 9  # three cells in each of three rounds, each in a place of its own
 
 
