@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
 import reports
@@ -22,20 +23,22 @@ def print_cells(summary: Summary) -> None:
     console.print(table)
     notes = [f"speedup: against {summary.baseline}", "roof: share of the read bandwidth of the same bytes"]
     notes += ["*: more threads than CPUs"] if any(cell.oversubscribed for cell in ordered) else []
-    console.print("; ".join(notes), style="dim", highlight=False)
+    console.print("; ".join(notes), style="dim", highlight=False, markup=False)
     for cell in ordered:
         if cell.engine_note:
             note = f"{cell.variant} x {cell.threads}: {cell.engine_note}"
             console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
         if cell.gate != "pass":
             told = cell.reason or cell.gate_detail
-            console.print(f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False)
+            console.print(
+                f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False, soft_wrap=True
+            )
     console.print()
     console.print(reports.verdict(summary), highlight=False, markup=False)
 
 
 def _row(cell: CellSummary) -> list[str]:
-    head = [cell.variant, f"{cell.threads}{'*' if cell.oversubscribed else ''}"]
+    head = [escape(cell.variant), f"{cell.threads}{'*' if cell.oversubscribed else ''}"]
     exact = "yes" if cell.exact else "no"
     if cell.cp_ms is None:
         return [*head, cell.gate, "-", "-", "-", exact]

@@ -72,7 +72,7 @@ class DecodedTensors(Mapping[str, NDArray[np.float32]]):
 
 
 def torch_streams(weights: Mapping[str, Any], spec: Spec) -> list[WeightStream]:
-    """The matrices of one frame in reading order, where torch has them; ``weights`` holds tensors by checkpoint name."""
+    """The matrices of a frame in reading order, where torch has them; ``weights`` are tensors by checkpoint name."""
     matrices = {name: weight for name, weight in weights.items() if is_streamed(name)}
     streams = {n: WeightStream(w.data_ptr(), len(w), w.stride(0) * w.element_size()) for n, w in matrices.items()}
     body = [stream for name, stream in streams.items() if not name.startswith("lm_head")]

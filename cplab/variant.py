@@ -162,11 +162,15 @@ def variants() -> dict[str, Variant]:
 
 
 def get_variant(name: str) -> Variant:
-    """One variant.
+    """One variant: one that was registered, or somebody's engine as ``external:LIB.so`` or ``external:COMMAND``.
 
     Raises:
-        UnknownVariantError: suggesting the nearest name.
+        UnknownVariantError: suggesting the nearest name; an engine that is not there.
     """
+    if name.startswith("external:"):
+        from cplab.external.naming import external_variant
+
+        return external_variant(name)
     found = variants()
     if name not in found:
         near = difflib.get_close_matches(name, found, n=1, cutoff=0.4)
