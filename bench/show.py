@@ -14,7 +14,7 @@ from reports.wording import milliseconds
 def print_cells(summary: Summary) -> None:
     """The table of cells, what went wrong, and the verdict."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("variant", no_wrap=True)
+    table.add_column("variant", overflow="fold")  # an engine's path may be long
     for heading in ("threads", "ms a frame", "speedup", "GB/s", "roof", "exact"):
         table.add_column(heading, justify="right", no_wrap=True)
     ordered = sorted(summary.cells, key=lambda c: (c.cp_ms is None, c.cp_ms.p50 if c.cp_ms else 0))

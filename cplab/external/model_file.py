@@ -9,6 +9,7 @@ from cplab.errors import BadInputError
 from cplab.export import model_part
 from cplab.external.naming import STORED
 from cplab.model import Model
+from cplab.sources.synthetic import PREFIX
 
 #: Part of the file's name: a change of what is written gets a new one.
 _VERSION = 1
@@ -30,7 +31,7 @@ def engine_file(model: Model, matrices: str) -> tuple[Path, str]:
         CacheError: the cache cannot be written.
     """
     given = Path(model.name).expanduser()
-    if matrices == STORED and not model.synthetic and given.is_file():
+    if matrices == STORED and not model.name.startswith(PREFIX) and given.is_file():
         return given.resolve(), "the user's file"
     kind = None if matrices == STORED else matrices
     path = cache_dir() / "external" / f"{model.digest()}-{matrices}-{_VERSION}.gguf"

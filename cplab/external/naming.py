@@ -88,7 +88,7 @@ def external_variant(name: str) -> Variant:
     return Variant(
         name=name,
         format=external.format or "f32",
-        arithmetic=law if external.tier == "exact" else name,
+        arithmetic=law if external.tier == "exact" else Path(external.words[0]).name,
         tier=external.tier,
         build=build,
         summary=f"Another's {external.kind}: {shlex.join(external.words)}",
