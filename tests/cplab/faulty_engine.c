@@ -22,9 +22,10 @@ void *cp_load(const char *path, int threads) {
 static int faulty(void *handle, const float *hidden, const float *cb0_embed, const int32_t *forced, int32_t *codes,
                   float *logits) {
     static int32_t before[MOST_GROUPS], calls;
+    static int *volatile nowhere;
     Engine *e = handle;
     int passes = e->groups - 1;
-    if (FAULT == SEGFAULT || (FAULT == LATE_SEGFAULT && !logits && calls++ == 10)) *(volatile int *)8 = 0;
+    if (FAULT == SEGFAULT || (FAULT == LATE_SEGFAULT && !logits && calls++ == 10)) *nowhere = 0;
     while (FAULT == HANG) sleep(1);
     if (FAULT == NOTHING) return 0;
     if (FAULT == RETURNS_7) return snprintf(last_error, sizeof last_error, "out of cheese"), 7;
