@@ -67,7 +67,7 @@ def parsed(name: str) -> ExternalName:
         path = Path(target).expanduser()
         if not path.is_file():
             raise UnknownVariantError(f"{name}: {path}: no such library")
-        return ExternalName(name, "library", (str(path.resolve()),), tier, form, file)
+        return ExternalName(name, "library", (str(path.absolute()),), tier, form, file)
     return ExternalName(name, "program", _command(name, target), tier, form, file)
 
 
@@ -115,4 +115,4 @@ def _command(name: str, target: str) -> tuple[str, ...]:
         there = Path(words[0]).expanduser().is_file()
         why = "it may not be executed (chmod +x)" if there else "no such program"
         raise UnknownVariantError(f"{name}: {words[0]}: {why}; a library's name ends in .so, .dylib or .dll")
-    return (str(Path(program).resolve()) if "/" in words[0] else program, *words[1:])
+    return (str(Path(program).absolute()), *words[1:])  # no link is followed: a venv's python is one

@@ -288,6 +288,33 @@ def test_a_program_may_be_a_script_and_gets_file_and_threads(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "variant"), [("", "kv_f32"), ("format=bf16", "kv_bf16"), ("format=q8_0", "kv_q8_0")]
+)
+def test_an_engine_with_the_bits_of_the_law_is_exact(tiny, tmp_path, options, variant):
+    name = script(
+        tmp_path,
+        f"""
+        import numpy as np
+        from cplab import Trace, cp_load
+        cp = cp_load(sys.argv[1], {variant!r}, 1)
+        say("4sI", b"CPE1", 1)
+        while head := read(16):
+            B, width, passes, flags = struct.unpack("<4I", head)
+            hidden, cb0 = (np.frombuffer(read(4 * B * width), "<f4").reshape(B, width) for _ in range(2))
+            forced = np.frombuffer(read(4 * B * passes), "<i4").reshape(B, passes) if flags & 1 else None
+            trace = Trace()
+            codes = cp.predict(hidden, cb0, forced=forced, trace=trace)
+            out.write(bytes(4) + codes.tobytes() + (trace.logits.tobytes() if flags & 2 else b""))
+            out.flush()
+        """,
+    )
+    cell = gate_cell(get_variant(f"{name}?tier=exact&{options}".rstrip("&")), tiny, 1, frames=4)
+    assert cell.report.passed, cell.report.detail()
+    assert {"logits", "forced logits"} <= {check.name for check in cell.report.checks}
+    assert cell.golden.arithmetic == ("q8_0" if "q8_0" in options else "f32")
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("sys.exit(3)", "ended with exit code 3 before it was ready"),
