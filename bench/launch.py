@@ -117,12 +117,13 @@ def _environment(job: Job, tree: Path | None) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
+    """End a worker and whatever it started: what goes on computing would be in the next cell's times."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # the group outlives its leader where others are left in it
+    except (ProcessLookupError, PermissionError):
+        if process.poll() is None:
             process.kill()
-        process.wait()
+    process.wait()
 
 
 def _cause(code: int, noise: Path) -> str:

@@ -19,7 +19,6 @@ import reports
 from bench.budget import Budget
 from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
 from bench.options import Options
-from bench.plan import Plan
 from bench.plan_summary import summary_of
 from bench.progress import SweepProgress
 from bench.records import CellRecord, Summary
@@ -63,8 +62,7 @@ def go_on(start: Start) -> Outcome:
 class _Sweep:
     def __init__(self, start: Start) -> None:
         self.start, self.options, self.folder = start, start.options, start.folder
-        self.plan: Plan = start.plan
-        self.facts = start.facts
+        self.plan, self.facts = start.plan, start.facts
         self.records: list[CellRecord] = list(start.records)
         self.interrupted = False
         options = start.options
@@ -125,7 +123,7 @@ class _Sweep:
                 rounds=self.budget.wanted_rounds,
                 quick=options.quick,
             )
-        self._note_prefetch(chosen)
+        self.facts["prefetch_bytes"] = chosen.prefetch_bytes()
         if self.plan.cells is None:
             found = {
                 "cells": [(c.variant, c.threads) for c in chosen.gated],
@@ -139,13 +137,6 @@ class _Sweep:
             if original is not None and original in chosen.passing():
                 self.twins = {Cell(twin_name(original.variant), original.threads): original}
         return chosen
-
-    def _note_prefetch(self, chosen: Chosen) -> None:
-        self.facts["prefetch_bytes"] = {
-            str(cell): record.facts["prefetch_bytes"]
-            for cell, record in chosen.gated.items()
-            if record.facts.get("prefetch_bytes")
-        }
 
     def _rounds(self, chosen: Chosen, progress: SweepProgress) -> None:
         measured = {(r.variant, r.threads, r.round) for r in self.records if r.phase in ("timed", "talker")}

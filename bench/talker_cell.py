@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from bench import machine
 from bench.cells import LEAST_FRAMES, SLACK, Cell, quick_ms, worker_seconds
@@ -143,7 +144,7 @@ class TalkerCell:
         )  # fmt: skip
 
     def _telling(self, what: str) -> AbstractContextManager[Any]:
-        return Console(stderr=True).status(what)
+        return Console(stderr=True).status(escape(what))
 
 
 def talker_of(records: Sequence[CellRecord]) -> tuple[Talker | None, WithoutTalker | None]:
