@@ -27,7 +27,7 @@ UNIT = v.LANES
 
 #: Bytes of a panel that a chunk of columns may span: it stays in a first-level cache beside the weights that go by.
 #: What counts is the panel's whole width, not the tile's: a tile that skips tokens uses only some sets of the cache.
-_CHUNK_BYTES = 16384
+CHUNK_BYTES = 16384
 
 #: (tokens, rows) of the tiles, widest first.
 Shapes = tuple[tuple[int, int], ...]
@@ -109,7 +109,7 @@ def emit_unit(
         emit: what a tile does in a step.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
-    chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
+    chunk = builder.udiv(v.i64(CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
     chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
