@@ -21,6 +21,7 @@ from cplab.kernels import tracing
 from cplab.kernels.packing import Streamed, streamed
 from cplab.kernels.quantised_rows import KINDS
 from cplab.kernels.tiles import UNIT
+from cplab.kernels.vectors import BF12_CODE
 from cplab.model import Model, Tensor
 from cplab.variant import WeightStream
 
@@ -42,6 +43,9 @@ class StreamedWeights:
     Args:
         model: the weights.
         kind: the format that matrices are streamed in; embeddings stay as stored.
+
+    Attributes:
+        note: of packed BF16, what packing came to, in one line; else "".
     """
 
     def __init__(self, model: Model, kind: Format) -> None:
@@ -56,11 +60,12 @@ class StreamedWeights:
             streams.append(WeightStream(start + at, len(part.units) * UNIT, part.row_bytes))
             at = _round_up(at + part.units.nbytes)
         count = spec.layers * p.MATRICES_PER_LAYER
+        self.note = _packing_note(kind, [part for part in parts if part.weights])
         self.layer_streams = streams[:count]
         self.projection_stream = streams[count : count + 1] if spec.projected else []
         self.head_streams = streams[count + 1 :]
-        codes = [part.code for part in parts]
-        self.matrices = np.array([(s.address, code, s.row_bytes) for s, code in zip(streams, codes, strict=True)], np.int64)
+        of_parts = zip(streams, parts, strict=True)
+        self.matrices = np.array([(s.address, part.code, s.row_bytes) for s, part in of_parts], np.int64)
         self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
@@ -73,6 +78,17 @@ class StreamedWeights:
             found[part] = passes * _bytes_of(self.layer_streams[matrix :: p.MATRICES_PER_LAYER])
         found[tracing.HEAD] = _bytes_of(self.head_streams)
         return found
+
+
+def _packing_note(kind: Format, parts: list[Streamed]) -> str:
+    """What packing BF16 further came to, over all matrices."""
+    if kind.code != BF12_CODE:
+        return ""
+    plain = sum(part.code != BF12_CODE for part in parts)
+    weights = sum(part.weights for part in parts)
+    bits, apart = 8 * sum(part.units.nbytes for part in parts) / weights, sum(part.exceptions for part in parts)
+    told = f"BF16 packed to {bits:.2f} bits a weight, {apart / weights:.3%} of the weights kept apart as exceptions"
+    return f"{told}; {plain} of {len(parts)} matrices would not shrink and are plain BF16" if plain else told
 
 
 def _bytes_of(streams: list[WeightStream]) -> int:
@@ -113,7 +129,7 @@ def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], Stre
     if model.spec.projected:
         yield together("small_to_mtp_projection")
     else:
-        yield lambda: Streamed(kind.code, np.empty((0, UNIT), np.uint8))
+        yield lambda: Streamed(kind.code, 0, np.empty((0, UNIT), np.uint8))
     for g in range(model.spec.passes):
         yield together(f"lm_head.{g}")
 

@@ -26,6 +26,8 @@ from cplab.kernels.tiles import UNIT
 
 #: Bytes of a unit's head without exceptions, and where the places of exceptions stand in it.
 HEAD_BYTES, STARTS_AT = 64, 16
+#: Rows that are longer are left as they are: the decoder's buffer lies on the stack.
+MOST_COLUMNS = 4096
 _LINE = 64
 _COLUMN = np.arange(bf12.STEP)
 #: Where the word of column k of a step stands after decoding: of each 32, the two halves in turn.
@@ -39,11 +41,14 @@ def rows_bytes(n: int) -> int:
     return UNIT * bf12.STEP_BYTES * -(-n // bf12.STEP)
 
 
-def packed_units(words: NDArray[np.uint16]) -> NDArray[np.uint8] | None:
-    """BF16 words ``[rows, n]`` as ``[rows / 16, unit bytes]``; None where plain BF16 takes no more."""
+def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int] | None:
+    """BF16 words ``[rows, n]`` as ``[rows / 16, unit bytes]``, and how many exceptions they have.
+
+    None where plain BF16 takes no more, and where rows are longer than `MOST_COLUMNS`.
+    """
     rows, n = words.shape
     units = rows // UNIT
-    if n > bf12.MOST_COLUMNS:
+    if n > MOST_COLUMNS:
         return None
     packed = bf12.planes(words, ORDER)
     starts = np.zeros((units, UNIT + 1), np.int64)
@@ -64,7 +69,7 @@ def packed_units(words: NDArray[np.uint16]) -> NDArray[np.uint8] | None:
     listed[room] = places
     out[:, HEAD_BYTES : HEAD_BYTES + bf12.EXCEPTION_BYTES * most] = _bytes(listed.reshape(units, -1))
     out[:, head:] = packed.steps.reshape(units, -1)
-    return out
+    return out, len(packed.exceptions)
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

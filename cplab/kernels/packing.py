@@ -36,11 +36,15 @@ class Streamed(NamedTuple):
 
     Attributes:
         code: which kernel reads it; that of BF16 where packing it further would gain nothing.
+        weights: how many there are.
         units: uint8 ``[rows / 16, bytes]``, a unit after the other.
+        exceptions: weights of packed BF16 that are kept apart.
     """
 
     code: int
+    weights: int
     units: NDArray[np.uint8]
+    exceptions: int = 0
 
     @property
     def row_bytes(self) -> int:
@@ -56,15 +60,15 @@ def streamed(kind: Format, packed: NDArray[Any]) -> Streamed:
     """
     code = kind.code
     if code == BF12_CODE:
-        units_of = packed_units(packed)
-        if units_of is not None:
-            return Streamed(code, units_of)
+        packed_further = packed_units(packed)
+        if packed_further is not None:
+            return Streamed(code, packed.size, *packed_further)
         code = BF16_CODE
     if kind.blocks is None:
         raw = np.ascontiguousarray(packed)
         if code == BF16_CODE:  # halves of 32 in turn: see `vectors.decode_half`
             raw = np.ascontiguousarray(raw.reshape(-1, 2, LANES).swapaxes(1, 2))
-        return Streamed(code, raw.view(np.uint8).reshape(len(packed) // UNIT, -1))
+        return Streamed(code, packed.size, raw.view(np.uint8).reshape(len(packed) // UNIT, -1))
     quants, scales = kind.blocks(packed)
     rows, n = quants.shape
     padded = columns_padded(kind.code, n)
@@ -77,7 +81,7 @@ def streamed(kind: Format, packed: NDArray[Any]) -> Streamed:
         in_turn = pairs[:, :, 0] | pairs[:, :, 1] << np.uint8(4)
     of_steps = _filled(scales, padded // BLOCK).reshape(units, UNIT, steps, 2).swapaxes(1, 2)
     parts = (np.ascontiguousarray(part).view(np.uint8).reshape(units, -1) for part in (of_steps, in_turn))
-    return Streamed(code, np.concatenate(list(parts), axis=1))
+    return Streamed(code, packed.size * kind.block, np.concatenate(list(parts), axis=1))
 
 
 def _filled(array: NDArray[Any], columns: int) -> NDArray[Any]:
