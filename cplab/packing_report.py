@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from cplab.commandline import print_whole
 from cplab.formats import FORMATS
 from cplab.kernels.packing import streamed
 from cplab.kernels.vectors import BF12_CODE
@@ -75,7 +76,7 @@ def show(model: Model, console: Console) -> None:
         bits = f"{8 * one.nbytes / one.weights:.2f}" + ("" if one.packed else " (plain)")
         apart, rounded = f"{one.exceptions / one.weights:.3%}", f"{one.changed:,}" if one.changed else "-"
         table.add_row(one.name, f"{one.weights:,}", bits, apart, f"{one.entropy:.2f}", rounded)
-    console.print(table, highlight=False)
+    print_whole(table, console)
     weights, nbytes = sum(one.weights for one in found), sum(one.nbytes for one in found)
     apart, rounded = sum(one.exceptions for one in found), sum(one.changed for one in found)
     told = f"{weights:,} weights, {8 * nbytes / weights:.2f} bits a weight, {apart / weights:.3%} exceptions"

@@ -11,7 +11,7 @@ A decoder interleaves lower and upper bytes by the instruction that every SIMD s
 or 64 bytes, and stores BF16 words in the order in which `vectors.decode_half` wants them. So that all of these store
 whole runs, the bytes of a step stand in the order `ORDER`; an exception's place is that of its word after decoding.
 
-A matrix that would not be smaller than plain BF16 has no such form.
+A matrix that would not be smaller than plain BF16 is not packed (`cplab.kernels.packing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cplab.kernels.tiles import UNIT
 
 #: Bytes of a unit's head without exceptions, and where the places of exceptions stand in it.
 HEAD_BYTES, STARTS_AT = 64, 16
-#: Rows that are longer are left as they are: the decoder's buffer lies on the stack.
+#: Longer rows are not packed: the decoder's buffer lies on the stack.
 MOST_COLUMNS = 4096
 _LINE = 64
 _COLUMN = np.arange(bf12.STEP)
@@ -41,23 +41,16 @@ def rows_bytes(n: int) -> int:
     return UNIT * bf12.STEP_BYTES * -(-n // bf12.STEP)
 
 
-def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int] | None:
-    """BF16 words ``[rows, n]`` as ``[rows / 16, unit bytes]``, and how many exceptions they have.
-
-    None where plain BF16 takes no more, and where rows are longer than `MOST_COLUMNS`.
-    """
+def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int]:
+    """BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`, as ``[rows / 16, unit bytes]``; and how many exceptions."""
     rows, n = words.shape
     units = rows // UNIT
-    if n > MOST_COLUMNS:
-        return None
     packed = bf12.planes(words, ORDER)
     starts = np.zeros((units, UNIT + 1), np.int64)
     starts[:, 1:] = packed.counts.reshape(units, UNIT).cumsum(1)
     most = int(starts[:, -1].max(initial=0))
     head = -(-(HEAD_BYTES + bf12.EXCEPTION_BYTES * most) // _LINE) * _LINE
     size = head + rows_bytes(n)
-    if size >= UNIT * n * 2:
-        return None
     out = np.zeros((units, size), np.uint8)
     out[:, :UNIT] = packed.bases.reshape(units, UNIT)
     out[:, STARTS_AT : STARTS_AT + 2 * (UNIT + 1)] = _bytes(starts.astype(np.uint16))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.formats import Format
-from cplab.kernels.bf12_units import packed_units
+from cplab.kernels.bf12_units import MOST_COLUMNS, packed_units
 from cplab.kernels.quantised_rows import BLOCK, KINDS, STEP
 from cplab.kernels.tiles import UNIT
 from cplab.kernels.vectors import BF12_CODE, BF16_CODE, LANES
@@ -60,9 +60,10 @@ def streamed(kind: Format, packed: NDArray[Any]) -> Streamed:
     """
     code = kind.code
     if code == BF12_CODE:
-        packed_further = packed_units(packed)
-        if packed_further is not None:
-            return Streamed(code, packed.size, *packed_further)
+        if packed.shape[1] <= MOST_COLUMNS:
+            units_of, exceptions = packed_units(packed)
+            if units_of.nbytes < packed.nbytes:
+                return Streamed(code, packed.size, units_of, exceptions)
         code = BF16_CODE
     if kind.blocks is None:
         raw = np.ascontiguousarray(packed)
