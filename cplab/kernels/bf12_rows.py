@@ -5,11 +5,11 @@ gives the bits. In registers its place would be a branch that no CPU foresees, a
 has some. So a decoder writes rows as BF16 words into a buffer, exceptions are stored over them, and the products of
 `rows` read the buffer.
 
-One token (`_emit_alone`): memory is what is waited for. While some rows are multiplied the next ones are decoded in the
+One token (`_emit_both`): memory is what is waited for. While some rows are multiplied the next ones are decoded in the
 same loop, into another place of the buffer, and weights are asked for in the order in which they lie, no line twice:
 with decoding and multiplying in turn, memory rested half of the time.
 
-More tokens (`_emit_shared`): the first tile decodes each row whole, and all others find it in the buffer.
+More tokens: the first tile decodes each row whole, and all others find it in the buffer.
 """
 
 from __future__ import annotations
@@ -60,17 +60,24 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
     rows_at = builder.add(unit.w, builder.shl(builder.sub(unit.row_bytes, row_bytes), v.i64(4)))
     packed = _Packed(builder.ptrtoint(room, v.I64), count, row_bytes, rows_at)
 
-    def steps(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
-        if tile.tokens > 1:
-            _emit_shared(builder, unit, tile, packed, first, last)
-            return
-        with builder.if_else(builder.icmp_signed("==", unit.T, v.i64(1))) as (alone, one_of_many):
-            with alone:
-                _emit_alone(builder, unit, tile, packed)
-            with one_of_many:
-                _emit_shared(builder, unit, tile, packed, first, last)
+    def prepare(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
+        _first_rows(builder, unit, tile, packed, first, last)
 
-    emit_unit(builder, unit, bf12_shapes(builder), count, _X_BYTES, list(range(v.LANES)), steps)
+    def steps(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
+        own = _place(builder, unit, tile, packed, first, last)
+        if tile.tokens > 1:
+            _emit_products(builder, unit, tile, packed, own, first, last)
+            return
+        next_row = builder.add(tile.row, v.i64(tile.rows))
+        is_alone = builder.icmp_signed("==", unit.T, v.i64(1))
+        is_followed = builder.and_(is_alone, builder.icmp_signed("<", next_row, v.i64(UNIT)))
+        with builder.if_else(is_followed) as (then, otherwise):
+            with then:
+                _emit_both(builder, unit, tile, packed, own, next_row)
+            with otherwise:
+                _emit_products(builder, unit, tile, packed, own, first, last)
+
+    emit_unit(builder, unit, bf12_shapes(builder), count, _X_BYTES, list(range(v.LANES)), steps, prepare)
 
 
 class _Rows:
@@ -84,16 +91,13 @@ class _Rows:
             self._at.append(builder.add(packed.rows_at, builder.mul(packed.row_bytes, place)))
             self._tables.append(table(builder, v.load(builder, builder.add(unit.w, place), v.I8, align=1)))
 
-    def ask(self, builder: Any, step: Any) -> None:
-        """Ask for what lies ahead; rows lie one after the other, and are asked for in that order."""
-        _ask(builder, builder.add(self._at[0], self._tile.ahead), step, self._tile.rows * bf12.STEP_BYTES)
-
-    def decode(self, builder: Any, out: Any, step: Any) -> None:
-        """A step of each row as BF16 words."""
+    def decode(self, builder: Any, out: Any, step: Any, which: slice = slice(None)) -> None:
+        """A step of each row, or of some, as BF16 words."""
         offset = builder.mul(step, v.i64(bf12.STEP_BYTES))
         out = builder.add(out, builder.shl(step, v.i64(7)))
-        for r, (at, entries) in enumerate(zip(self._at, self._tables, strict=True)):
-            decode_step(builder, builder.add(at, offset), entries, builder.add(out, v.i64(r * _ROW_BYTES)))
+        for r in range(self._tile.rows)[which]:
+            place = builder.add(out, v.i64(r * _ROW_BYTES))
+            decode_step(builder, builder.add(self._at[r], offset), self._tables[r], place)
 
     def mend(self, builder: Any, out: Any) -> None:
         """Store exceptions over what was decoded."""
@@ -109,66 +113,72 @@ class _Rows:
                 v.store(builder, word, builder.add(row, builder.shl(_u16(builder, entry), v.i64(1))), align=2)
 
 
-def _emit_shared(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> None:
-    """Products of a tile over the steps ``first`` .. ``last - 1``.
+def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> Any:
+    """Where in the buffer a tile's rows are.
 
-    Rows that some other tile or a later chunk of columns needs as well have places of their own in the buffer; else two
-    places, which stay in first-level cache, are enough.
+    Rows that some other tile or a later chunk of columns needs as well have places of their own; else two places, which
+    stay in first-level cache, are enough.
     """
-    is_first = builder.icmp_signed("==", builder.or_(first, tile.token), v.i64(0))
     is_only = builder.icmp_signed("<=", unit.T, v.i64(tile.tokens))
     is_only = builder.and_(is_only, builder.icmp_signed("==", builder.sub(last, first), packed.steps))
-    place = builder.select(is_only, builder.mul(_is_odd(builder, tile), v.i64(_OTHER)), tile.row)
-    own = builder.add(packed.buffer, builder.mul(place, v.i64(_ROW_BYTES)))
-    with builder.if_then(is_first):
+    in_turn = builder.mul(_is_odd(builder, tile), v.i64(_OTHER))
+    place = builder.select(is_only, in_turn, tile.row)
+    return builder.add(packed.buffer, builder.mul(place, v.i64(_ROW_BYTES)))
+
+
+def _first_rows(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> None:
+    """Decode a tile's rows where that is its turn: the first tile's, and of a token alone the first rows only."""
+    begins = builder.icmp_signed("==", builder.or_(first, tile.token), v.i64(0))
+    own = _place(builder, unit, tile, packed, first, last)
+    if tile.tokens == 1:
+        is_alone = builder.icmp_signed("==", unit.T, v.i64(1))
+        later = builder.and_(is_alone, builder.icmp_signed(">", tile.row, v.i64(0)))
+        begins = builder.and_(begins, builder.not_(later))
+    with builder.if_then(begins):
         _ask_for_head(builder, unit, tile, packed)
         rows = _Rows(builder, unit, tile, packed, tile.row)
         with v.counted(builder, packed.steps) as step:
             rows.decode(builder, own, step)
         rows.mend(builder, own)
+
+
+def _emit_products(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: Any, first: Any, last: Any) -> None:
+    """Products of a tile over the steps ``first`` .. ``last - 1``."""
     begin, end = (builder.shl(step, v.i64(1)) for step in (first, last))
     halves = builder.lshr(unit.n, v.i64(5))
     end = builder.select(builder.icmp_signed("<", end, halves), end, halves)
-    ahead = builder.add(builder.add(packed.rows_at, builder.mul(tile.row, packed.row_bytes)), tile.ahead)
+    ahead = _ahead(builder, tile, packed)
     with v.counted(builder, end, start=begin) as half:
         _ask(builder, ahead, half, tile.rows * bf12.STEP_BYTES // 2)
         _multiply(builder, unit, tile, own, half)
 
 
-def _emit_alone(builder: Any, unit: Unit, tile: Tile, packed: _Packed) -> None:
-    """Products of some rows with the only token, while those after them are decoded."""
-    far = builder.mul(_is_odd(builder, tile), v.i64(_OTHER * _ROW_BYTES))
-    own = builder.add(packed.buffer, far)
-    other = builder.sub(builder.add(packed.buffer, v.i64(_OTHER * _ROW_BYTES)), far)
-    with builder.if_then(builder.icmp_signed("==", tile.row, v.i64(0))):
-        _ask_for_head(builder, unit, tile, packed)
-        rows = _Rows(builder, unit, tile, packed, tile.row)
-        with v.counted(builder, packed.steps) as step:
-            rows.ask(builder, step)
-            rows.decode(builder, own, step)
-        rows.mend(builder, own)
-    row = builder.add(tile.row, v.i64(tile.rows))
-    with builder.if_else(builder.icmp_signed("<", row, v.i64(UNIT))) as (some_left, none_left):
-        with some_left:
-            rows = _Rows(builder, unit, tile, packed, row)
-            whole = builder.lshr(unit.n, v.i64(6))
-            with v.counted(builder, whole) as step:
-                rows.ask(builder, step)
-                rows.decode(builder, other, step)
-                first = builder.shl(step, v.i64(1))
-                for half in (first, builder.add(first, v.i64(1))):
-                    _multiply(builder, unit, tile, own, half)
-            with builder.if_then(builder.icmp_signed("<", whole, packed.steps)):  # n ends within its last step
-                rows.decode(builder, other, whole)
-                _multiply(builder, unit, tile, own, builder.shl(whole, v.i64(1)))
-            rows.mend(builder, other)
-        with none_left, v.counted(builder, builder.lshr(unit.n, v.i64(5))) as half:
-            _multiply(builder, unit, tile, own, half)
+def _emit_both(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: Any, next_row: Any) -> None:
+    """Products of some rows with the only token, while those after them are decoded to the other place."""
+    ends = builder.add(builder.add(packed.buffer, packed.buffer), v.i64(_OTHER * _ROW_BYTES))
+    other = builder.sub(ends, own)
+    rows = _Rows(builder, unit, tile, packed, next_row)
+    whole = builder.lshr(unit.n, v.i64(6))
+    ahead = _ahead(builder, tile, packed)
+    with v.counted(builder, whole) as step:
+        _ask(builder, ahead, step, tile.rows * bf12.STEP_BYTES)
+        for half in range(2):  # in turn, so that neither has all registers at once
+            rows.decode(builder, other, step, slice(half * tile.rows // 2, (half + 1) * tile.rows // 2))
+            _multiply(builder, unit, tile, own, builder.add(builder.shl(step, v.i64(1)), v.i64(half)))
+    with builder.if_then(builder.icmp_signed("<", whole, packed.steps)):  # n ends within its last step
+        rows.decode(builder, other, whole)
+        _multiply(builder, unit, tile, own, builder.shl(whole, v.i64(1)))
+    rows.mend(builder, other)
 
 
 def _is_odd(builder: Any, tile: Tile) -> Any:
     """1 for every second group of rows (i64), else 0."""
     return builder.and_(builder.udiv(tile.row, v.i64(tile.rows)), v.i64(1))
+
+
+def _ahead(builder: Any, tile: Tile, packed: _Packed) -> Any:
+    """What lies ahead of a tile's rows. Rows lie one after the other, and are asked for in that order."""
+    return builder.add(builder.add(packed.rows_at, builder.mul(tile.row, packed.row_bytes)), tile.ahead)
 
 
 def _ask(builder: Any, address: Any, turn: Any, size: int) -> None:
@@ -197,4 +207,5 @@ def _multiply(builder: Any, unit: Unit, tile: Tile, buffer: Any, half: Any) -> N
     block = builder.add(x, builder.mul(builder.shl(half, v.i64(1)), block_bytes))
     at = builder.add(buffer, builder.shl(half, v.i64(6)))
     rows = [(r, builder.add(at, v.i64(r * _ROW_BYTES))) for r in range(tile.rows)]
-    emit_products(builder, v.BF16_CODE, tile, rows, block, block_bytes)
+    for group in [[row] for row in rows] if tile.tokens == 1 else [rows]:
+        emit_products(builder, v.BF16_CODE, tile, group, block, block_bytes)

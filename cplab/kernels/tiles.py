@@ -95,7 +95,14 @@ def register_vectors(builder: Any) -> int:
 
 
 def emit_unit(
-    builder: Any, unit: Unit, shapes: Shapes, steps: Any, step_bytes: int, lane_of: list[int], emit: EmitSteps
+    builder: Any,
+    unit: Unit,
+    shapes: Shapes,
+    steps: Any,
+    step_bytes: int,
+    lane_of: list[int],
+    emit: EmitSteps,
+    prepare: EmitSteps | None = None,
 ) -> None:
     """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
 
@@ -107,13 +114,14 @@ def emit_unit(
         step_bytes: bytes of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
+        prepare: what is to be done before, while no sum is in a register.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
     chunk = builder.udiv(v.i64(CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
     chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
-            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, turn, emit)
+            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, turn, emit, prepare)
             _reduce(builder, unit, room, tokens, first, lane_of)
 
 
@@ -179,6 +187,7 @@ def _emit_tokens(
     token: Any,
     turn: Any,
     emit: EmitSteps,
+    prepare: EmitSteps | None,
 ) -> Any:
     """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
     tokens, rows = shape
@@ -192,6 +201,10 @@ def _emit_tokens(
         last = builder.select(builder.icmp_signed("<", end, steps), end, steps)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
             row = builder.mul(group, v.i64(rows))
+            ahead = _ahead(builder, unit, group, UNIT // rows, tokens, turn)
+            tile = Tile(rows, tokens, row, token, ahead, slots)
+            if prepare is not None:
+                prepare(builder, unit, tile, first, last)
             own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
             flat = [slot for of_row in slots for slot in of_row]
             each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
@@ -202,8 +215,7 @@ def _emit_tokens(
                 with go_on:
                     for slot, at in each:
                         builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
-            ahead = _ahead(builder, unit, group, UNIT // rows, tokens, turn)
-            emit(builder, unit, Tile(rows, tokens, row, token, ahead, slots), first, last)
+            emit(builder, unit, tile, first, last)
             for slot, at in each:
                 v.store(builder, builder.load(slot), at, v.CACHE_LINE)
     return room
