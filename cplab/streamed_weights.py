@@ -136,6 +136,8 @@ def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], Stre
 
 def _readable(tensor: Tensor) -> Tensor:
     """A table as kernels look rows up in it: as stored, or as float32 where it is stored in blocks."""
+    if tensor.format.code == BF12_CODE:  # BF16 words, until a matrix of them is laid out
+        return Tensor(tensor.name, FORMATS["bf16"], tensor.data)
     if tensor.format.code not in KINDS:
         return tensor
     return Tensor(tensor.name, FORMATS["f32"], tensor.f32())

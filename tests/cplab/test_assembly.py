@@ -267,7 +267,7 @@ print(json.dumps([units.unit.compiled._library.get_asm_str(), *jit.numba_cpu()])
     here = Target(llvm.get_process_triple(), cpu, features)
     pattern = "|".join(FMA.values())
     read = [unit_assembly(here, kind.code)[0] for kind in FORMATS.values()]
-    assert len(multiplying(made, pattern)) >= 3 * len(FORMATS)
+    assert len(multiplying(made, pattern)) >= 2 * len(FORMATS)  # as many tiles as narrow registers leave
     assert sorted(shape_of(made, loop) for loop in multiplying(made, pattern)) == sorted(
         shape_of(text, loop) for text in read for loop in multiplying(text, pattern)
     )

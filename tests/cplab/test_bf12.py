@@ -36,7 +36,9 @@ ROWS = {
     "gaussian": gaussian,
     "any bits": lambda rng, n: rng.integers(0, 1 << 16, n, dtype=np.uint16),
     "zeros of both signs": lambda rng, n: rng.choice(np.array([0, 0x8000], np.uint16), n),
-    "denormals": lambda rng, n: rng.integers(0, 0x80, n, dtype=np.uint16) | rng.choice([0, 0x8000], n).astype(np.uint16),
+    "denormals": lambda rng, n: (
+        rng.integers(0, 0x80, n, dtype=np.uint16) | rng.choice([0, 0x8000], n).astype(np.uint16)
+    ),
     "nan and infinity": lambda rng, n: rng.integers(0x7F80, 0x8000, n, dtype=np.uint16),
     "half zeros": lambda rng, n: np.where(rng.random(n) < 0.5, gaussian(rng, n), 0).astype(np.uint16),
     "two sizes": lambda rng, n: np.where(rng.random(n) < 0.5, gaussian(rng, n), gaussian(rng, n) - (40 << 7)),

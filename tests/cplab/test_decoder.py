@@ -264,7 +264,7 @@ def test_streams_are_the_matrices_of_a_frame(name, format_name, size):
     streams, spec = decoder.streams(), model.spec
     projection = spec.hidden * spec.talker_hidden if spec.projected else 0
     weights = spec.passes * (spec.weights_per_pass + projection)
-    assert decoder.bytes_per_frame == sum(s.rows * s.row_bytes for s in streams) 
+    assert decoder.bytes_per_frame == sum(s.rows * s.row_bytes for s in streams)
     assert 1 <= decoder.bytes_per_frame / (weights * size) < (1.13 if format_name == "bf12" else 1 + 1e-12)
     assert decoder.passes_per_frame == spec.passes
     assert len(streams) == spec.passes * (4 * spec.layers + 1 + spec.projected)

@@ -318,7 +318,7 @@ def test_block_add_is_the_laws(n, step, kind, seed):
     assert same_bits(X[:, :16].reshape(-1), x)
 
 
-@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
+@pytest.mark.parametrize("format_name", ["f32", "bf16", "f16"])  # those that tables are looked up in
 def test_block_decode_is_unpack_for_every_pattern(format_name):
     kind_of = FLOAT_FORMATS[format_name]
     if format_name == "f32":
