@@ -77,7 +77,8 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
             with otherwise:
                 _emit_products(builder, unit, tile, packed, own, first, last)
 
-    emit_unit(builder, unit, bf12_shapes(builder), count, _X_BYTES, list(range(v.LANES)), steps, prepare)
+    step_bytes = (bf12.STEP_BYTES, _X_BYTES)
+    emit_unit(builder, unit, bf12_shapes(builder), count, step_bytes, list(range(v.LANES)), steps, prepare)
 
 
 class _Rows:
