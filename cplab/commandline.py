@@ -83,7 +83,7 @@ def fail(message: str) -> int:
 
 
 def print_whole(everything: RenderableType, screen: Console) -> None:
-    """Print tables as they are: on a terminal folded to its width, into a pipe or file a line a row, whatever it takes."""
+    """Print tables: on a terminal folded to its width, into a pipe or file a line a row, however wide."""
     if screen.is_terminal:
         screen.print(everything)
         return

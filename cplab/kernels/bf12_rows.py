@@ -16,9 +16,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from llvmlite import ir
-from numba.core import cgutils
-
 from cplab.formats import bf12
 from cplab.kernels import bf12_units
 from cplab.kernels import vectors as v

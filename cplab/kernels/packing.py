@@ -1,4 +1,4 @@
-"""Matrices as kernels stream them: rows as they are for float formats, units of 16 rows for packed and quantised ones."""
+"""Matrices as kernels stream them: rows as they are in float formats, units of 16 in packed and quantised ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def columns_padded(code: int, n: int) -> int:
 
 
 def row_bytes(kind: Format, n: int) -> int:
-    """Bytes that a row of n columns takes, its share of the scales included; of `bf12` those of a row without a head."""
+    """Bytes that a row of n columns takes, its share of the scales included; of `bf12` without its unit's head."""
     if kind.code not in KINDS:
         return int(n * kind.bits_per_weight) // 8
     padded = columns_padded(kind.code, n)
@@ -55,8 +55,8 @@ class Streamed(NamedTuple):
 def streamed(kind: Format, packed: NDArray[Any]) -> Streamed:
     """``[rows, n]`` in a format's storage as kernels stream it.
 
-    Packed BF16: see `cplab.kernels.bf12_units`. Quantised: scales ``[steps][16 rows][2]``, then quants ``[16 rows][lines][64 bytes]`` (see
-    `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
+    Packed BF16: see `cplab.kernels.bf12_units`. Quantised: scales ``[steps][16 rows][2]``, then quants
+    ``[16 rows][lines][64 bytes]`` (see `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
     """
     code = kind.code
     if code == BF12_CODE:

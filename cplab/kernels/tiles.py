@@ -114,8 +114,7 @@ def emit_unit(
         step_bytes: bytes of weights that one row, and of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
-        prepare: what is to be done before, while no sum is in a register; given, it reads rows whole, before their first
-            chunk.
+        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
     of_weights, of_activations = step_bytes
@@ -133,7 +132,7 @@ class _Cut(NamedTuple):
         steps: steps in a row.
         chunk: steps in a chunk; the last may be shorter.
         chunks: how many there are.
-        step_bytes: bytes of weights that a row takes in a step; None where rows are read whole before their first chunk.
+        step_bytes: bytes of weights that a row takes in a step; None where rows are read whole in their first chunk.
     """
 
     steps: Any
