@@ -78,7 +78,7 @@ def show(model: Model, console: Console) -> None:
         table.add_row(one.name, f"{one.weights:,}", bits, apart, f"{one.entropy:.2f}", rounded)
     print_whole(table, console)
     weights, nbytes = sum(one.weights for one in found), sum(one.nbytes for one in found)
-    apart, rounded = sum(one.exceptions for one in found), sum(one.changed for one in found)
-    told = f"{weights:,} weights, {8 * nbytes / weights:.2f} bits a weight, {apart / weights:.3%} exceptions"
-    lossless = f"{rounded:,} weights are no BF16 numbers and are rounded" if rounded else "nothing is lost"
+    exceptions, changed = sum(one.exceptions for one in found), sum(one.changed for one in found)
+    told = f"{weights:,} weights, {8 * nbytes / weights:.2f} bits a weight, {exceptions / weights:.3%} exceptions"
+    lossless = f"{changed:,} weights are no BF16 numbers and are rounded" if changed else "nothing is lost"
     console.print(f"{told}; {lossless}", highlight=False, soft_wrap=True)

@@ -56,7 +56,8 @@ def streamed(kind: Format, packed: NDArray[Any]) -> Streamed:
     """``[rows, n]`` in a format's storage as kernels stream it.
 
     Packed BF16: see `cplab.kernels.bf12_units`. Quantised: scales ``[steps][16 rows][2]``, then quants
-    ``[16 rows][lines][64 bytes]`` (see `cplab.kernels.quantised_rows`); columns are filled up to whole lines with zeros.
+    ``[16 rows][lines][64 bytes]`` (see `cplab.kernels.quantised_rows`); columns are filled up to whole lines with
+    zeros.
     """
     code = kind.code
     if code == BF12_CODE:
