@@ -39,7 +39,7 @@ from cplab.streamed_weights import StreamedWeights, norms
 from cplab.tuning import found_distance, tuning_key
 from cplab.variant import Trace, WeightStream, checked_inputs
 
-#: Frames that one call into compiled code takes at most; a larger batch is cut.
+#: Frames that share the weights of a pass.
 MAX_BATCH = 8
 _ALIGN = 64
 _FORKED = (
@@ -61,6 +61,11 @@ class Decoder:
         ahead_bytes: prefetch distance; changes times, never bits. Default: what `cplab.tuning` found on this machine,
             or four rows of the residual's width, which is what a one-token tile reads next.
     """
+
+    #: Tokens of each frame that the first pass of a KV-cached frame runs at most.
+    most_tokens = 2
+    #: Frames that one call into compiled code takes at most; a larger batch is cut.
+    frames_at_once = MAX_BATCH
 
     def __init__(
         self, model: Model, threads: int, *, format: str, recompute: bool = False, ahead_bytes: int | None = None
@@ -107,7 +112,7 @@ class Decoder:
         logits = []
         pass_ns = np.zeros(self.model.spec.passes, np.int64)
         # A recomputing pass already fills the tiles with the positions of one frame.
-        step = 1 if self.recompute else MAX_BATCH
+        step = 1 if self.recompute else self.frames_at_once
         for at in range(0, len(hidden), step):
             part = slice(at, at + step)
             codes[part] = self._run(hidden[part], cb0_embed[part], None if forced is None else forced[part], at)
@@ -203,6 +208,10 @@ class Decoder:
         self._point(p.BIAS, self.model.f32(bias) if spec.projected else np.zeros(spec.hidden, np.float32))
         self._point(p.STATUS, np.zeros(1, np.int64))
         self._point(p.TIMES, np.zeros(spec.passes + 1, np.int64))
+        self._point(p.LAYER_TIMES, np.zeros((spec.passes, 2), np.int64))
+        self._point(p.DRAFTED, np.zeros((2, spec.passes), np.int64))
+        self._point(p.DRAFTS, np.zeros((spec.passes, spec.passes), np.int32))
+        self._point(p.OFFSETS, np.zeros((spec.passes, 0, spec.hidden), np.float32))
         self._point(p.TEAM, _aligned(8 * (5 + self.threads), np.int64))
 
     def _reserve(self, B: int) -> None:
@@ -211,7 +220,7 @@ class Decoder:
             return
         self._batch = 0  # until all of them are there: an interruption must not leave some too small
         spec = self.model.spec
-        T = B * (spec.positions if self.recompute else 2)
+        T = B * (spec.positions if self.recompute else self.most_tokens)
         cache = spec.layers * B * spec.kv_heads * spec.positions * spec.head_dim
         sizes = {
             p.INPUTS: B * spec.positions * spec.hidden,

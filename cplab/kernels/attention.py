@@ -7,7 +7,7 @@ from typing import Any
 from cplab.jit import jit
 from cplab.kernels import blocks, tracing
 from cplab.kernels import plan as p
-from cplab.kernels.layout import ACTIVATION, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import ACTIVATION, code_of, layer_norms, private, tokens_of, trouble
 from cplab.kernels.quantising import quantise
 
 
@@ -42,7 +42,7 @@ def _quantise_attended(plan: Any, g: int, m: int, team: int) -> None:
         for t in range(b * count, (b + 1) * count):
             panel = plan[p.ATTENDED_QUANTS]
             if not quantise(plan[p.ATTENDED], B * count, t, low, low + group, panel, plan[p.OFFSET]):
-                trouble(plan, g, b, ACTIVATION)
+                trouble(plan, code_of(plan, g, t % count), b, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
 
 

@@ -1,4 +1,9 @@
-"""Where a pass finds its positions, weights and private space in a plan, and where it writes what went wrong."""
+"""Where a pass finds its positions, weights and private space in a plan, and where it writes what went wrong.
+
+A pass is a word: the first code that it gives, and with it the number of drafts that it takes in. A draft is a code
+that is not known yet: it is fed back as if it were, and the pass gives one code more for each draft that turns out
+right. A pass without drafts is the number of its code.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,58 @@ from cplab.kernels import plan as p
 ACTIVATION, LOGIT = 0, 1
 
 
+_DRAFTS_FROM = 16
+
+
 @jit()
-def tokens_of(plan: Any, g: int) -> tuple[int, int]:
-    """First position and number of positions (for each sequence) that pass ``g`` runs through the layers."""
+def with_drafts(g: int, drafts: int) -> int:
+    """The pass whose first code is ``g`` and that takes in so many drafts."""
+    return g | drafts << _DRAFTS_FROM
+
+
+@jit()
+def first_code(word: int) -> int:
+    """The first code that a pass gives."""
+    return word & ((1 << _DRAFTS_FROM) - 1)
+
+
+@jit()
+def drafts_of(word: int) -> int:
+    """How many drafts a pass takes in."""
+    return word >> _DRAFTS_FROM
+
+
+@jit()
+def tokens_of(plan: Any, word: int) -> tuple[int, int]:
+    """First position and number of positions (for each sequence) that a pass runs through the layers."""
+    g = first_code(word)
     if plan[p.RECOMPUTE]:
         return 0, g + 2
-    return (0, 2) if g == 0 else (g + 1, 1)
+    return new_tokens_of(word)
+
+
+@jit()
+def new_tokens_of(word: int) -> tuple[int, int]:
+    """First position and number of positions (for each sequence) that no earlier pass has seen."""
+    g = first_code(word)
+    return (0, 2 + drafts_of(word)) if g == 0 else (g + 1, 1 + drafts_of(word))
+
+
+@jit()
+def token_of(plan: Any, word: int, code: int) -> int:
+    """Which token of a pass, of each sequence, gives a code."""
+    if plan[p.RECOMPUTE]:
+        return first_code(word) + 1
+    return code + 1 - new_tokens_of(word)[0]
+
+
+@jit()
+def code_of(plan: Any, word: int, token: int) -> int:
+    """The code that cannot be told where a token of a pass is not finite; the inverse of `token_of`."""
+    g = first_code(word)
+    if plan[p.RECOMPUTE]:
+        return g
+    return max(g, new_tokens_of(word)[0] + token - 1)
 
 
 @jit()
@@ -40,5 +91,5 @@ def layer_norms(plan: Any, layer: int) -> int:
 
 @jit()
 def trouble(plan: Any, g: int, b: int, kind: int) -> None:
-    """Keep the first value that is not finite: by pass, then by frame, then activations before logits."""
+    """Keep the first value that is not finite: by code, then by frame, then activations before logits."""
     machine.atomic_min(plan[p.STATUS], (g << 32) | (b << 1) | kind)

@@ -26,6 +26,8 @@ from __future__ import annotations
     CLOCK,  # POSIX clock id for pass times
     BATCH,  # B, frames of this call
     IS_FORCED,  # 1: codes fed back come from FORCED
+    DRAFTS_GIVEN,  # 1: what draft heads say is not taken down: DRAFTS was filled by the caller
+    OFFSET_DEPTHS,  # drafts, from the nearest on, that have an offset
     OFFSET,  # float32 activations: 0; quantised ones: what stands on top of a weight that is kept unsigned
     # The model.
     MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
@@ -34,14 +36,18 @@ from __future__ import annotations
     BIAS,  # [hidden], of the projection
     ROPE,  # [2, positions, head_dim / 2]: cos, sin
     NUMBERS,  # [2]: rms epsilon, attention scale
+    OFFSETS,  # [passes, OFFSET_DEPTHS, hidden]: added to a normed hidden state before a draft head; see `drafting`
     # Inputs and outputs of the call.
     HIDDEN_IN,  # [B, talker_hidden]
     CB0_IN,  # [B, talker_hidden]
     FORCED,  # int32 [B, passes]
     LOGITS,  # [B, passes, vocab]
     CODES,  # int32 [B, passes]
+    DRAFTED,  # int64 [2, passes]: drafts that are made before the pass that begins with a code, and that it takes in
+    DRAFTS,  # int32 [passes, passes]: for the pass that begins with code g, a draft of each code from g on
+    LAYER_TIMES,  # int64 [passes, 2]: of the pass that begins with code g, when member 0 entered and left the layers
     STATUS,  # int64: the first value that is not finite, as `layout.trouble` writes it; NO_TROUBLE where there is none
-    TIMES,  # int64 [passes + 1]: when member 0 started, and ended each pass
+    TIMES,  # int64 [passes + 1]: when member 0 started, and when it had each code's logits
     TRACE,  # int64 [members, passes, parts] ns, or 0: see `tracing`
     # Shared work space; panels are [n / 16][T][16].
     INPUTS,  # [B, positions, hidden]
@@ -63,7 +69,7 @@ from __future__ import annotations
     UNIT_CODE,  # units.unit
     STAGE_CODE,  # stages.run_stage
     SIZE,
-) = range(48)
+) = range(54)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

@@ -5,7 +5,8 @@ launch) is all that is needed. Cheap things are not split but repeated by every 
 and the argmax of the last pass's logits. Nothing is ever summed across members: a dot product belongs to one member,
 so the thread count cannot change a bit.
 
-Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head.
+Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head. Where ``g`` is a pass and not a code
+it is a word of `cplab.kernels.layout`, which may say that drafts come with it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,23 @@ from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
 from cplab.kernels.attention import attend_stage
-from cplab.kernels.layout import ACTIVATION, LOGIT, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import (
+    ACTIVATION,
+    LOGIT,
+    code_of,
+    first_code,
+    layer_norms,
+    new_tokens_of,
+    private,
+    token_of,
+    tokens_of,
+    trouble,
+)
 from cplab.kernels.memory import read_i32, read_i64, write_i32
 from cplab.kernels.quantising import quantise
 
 #: Stage numbers, for `run_stage`.
-INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH = range(8)
+INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE = range(10)
 
 
 @jit()
@@ -38,17 +50,23 @@ def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) ->
     panel = private(plan, m) + plan[p.QUANTS_AT]
     for t in range(T):
         if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
-            trouble(plan, g, t // count, ACTIVATION)
+            trouble(plan, code_of(plan, g, t % count), t // count, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
     return panel
 
 
 @jit()
-def chosen(plan: Any, b: int, g: int, m: int) -> int:
-    """The code to feed back after pass ``g`` of sequence ``b``; member 0 also records the argmax."""
+def choice(plan: Any, b: int, g: int, m: int) -> int:
+    """What the logits of code ``g`` of sequence ``b`` say; -1 where they are not finite."""
     vocab = plan[p.VOCAB]
+    return blocks.argmax(plan[p.LOGITS] + 4 * (b * plan[p.PASSES] + g) * vocab, vocab)
+
+
+@jit()
+def chosen(plan: Any, b: int, g: int, m: int) -> int:
+    """The code to feed back where code ``g`` of sequence ``b`` is known; member 0 also records the argmax."""
     at = b * plan[p.PASSES] + g
-    code = blocks.argmax(plan[p.LOGITS] + 4 * at * vocab, vocab)
+    code = choice(plan, b, g, m)
     if m == 0:
         write_i32(plan[p.CODES] + 4 * at, code)
         if code < 0:
@@ -59,29 +77,37 @@ def chosen(plan: Any, b: int, g: int, m: int) -> int:
 
 
 @jit()
+def draft(plan: Any, g: int, code: int) -> int:
+    """What the pass that begins with code ``g`` takes a later code to be."""
+    return read_i32(plan[p.DRAFTS] + 4 * (g * plan[p.PASSES] + code))
+
+
+@jit()
 def input_stage(plan: Any, g: int, m: int, team: int) -> None:
     """Embed (and project) the pass's new positions, and lay out the residual panel."""
     B = plan[p.BATCH]
     first, count = tokens_of(plan, g)
-    new_first, new_count = (0, 2) if g == 0 else (g + 1, 1)
+    new_first, new_count = new_tokens_of(g)
+    code = first_code(g)
     hidden_blocks = plan[p.HIDDEN] // 16
     low, high = hidden_blocks * m // team, hidden_blocks * (m + 1) // team
     row = 4 * plan[p.HIDDEN]
     for b in range(B):
-        fed = 0
-        if g > 0:
-            fed = chosen(plan, b, g - 1, m)
-            tracing.lap(plan, g - 1, m, tracing.CHOOSE)
+        known = 0
+        if code > 0:
+            known = chosen(plan, b, code - 1, m)
+            tracing.lap(plan, code - 1, m, tracing.CHOOSE)
         for i in range(new_count):
             position = new_first + i
-            source, code = _source(plan, b, position, fed)
+            fed = known if position - 2 < code else draft(plan, code, position - 2)
+            source, kind = _source(plan, b, position, fed)
             if plan[p.PROJECTED]:
                 panel = private(plan, m) + (b * new_count + i) * 64
-                blocks.decode(code, source, panel, B * new_count * 64, plan[p.TALKER_HIDDEN] // 16)
+                blocks.decode(kind, source, panel, B * new_count * 64, plan[p.TALKER_HIDDEN] // 16)
             else:
                 at = plan[p.INPUTS] + (b * plan[p.POSITIONS] + position) * row
-                share = source + low * (64 if code == v.F32_CODE else 32)
-                blocks.decode(code, share, at + low * 64, 64, high - low)
+                share = source + low * (64 if kind == v.F32_CODE else 32)
+                blocks.decode(kind, share, at + low * 64, 64, high - low)
         tracing.lap(plan, g, m, tracing.INPUT)
     if plan[p.PROJECTED]:
         _project(plan, g, m, low, high, new_first, new_count)
@@ -188,9 +214,10 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
     tracing.lap(plan, g, m, tracing.GATE_UP)
     if plan[p.OFFSET]:
+        count = tokens_of(plan, g)[1]
         for t in range(T):
             if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
-                trouble(plan, g, t // tokens_of(plan, g)[1], ACTIVATION)
+                trouble(plan, code_of(plan, g, t % count), t // count, ACTIVATION)
         tracing.lap(plan, g, m, tracing.QUANTISE)
 
 
@@ -203,33 +230,78 @@ def down_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None
 
 
 @jit()
-def head_stage(plan: Any, g: int, m: int, team: int) -> None:
-    """Final norm of each sequence's last token, and head g."""
+def _last_normed(plan: Any, g: int, code: int, m: int) -> int:
+    """Final norm of each sequence's token that gives a code, as a panel in private space; its address."""
     _, count = tokens_of(plan, g)
-    B, T, vocab = plan[p.BATCH], plan[p.BATCH] * count, plan[p.VOCAB]
+    B, T = plan[p.BATCH], plan[p.BATCH] * count
     x = private(plan, m)
     weight = layer_norms(plan, plan[p.LAYERS])
     eps = blocks.read_f32(plan[p.NUMBERS])
     for b in range(B):
-        last = plan[p.RESIDUAL] + (b * count + count - 1) * 64
+        last = plan[p.RESIDUAL] + (b * count + token_of(plan, g, code)) * 64
         blocks.rms_norm(last, T * 64, weight, x + b * 64, B * 64, plan[p.HIDDEN] // 16, eps)
-    tracing.lap(plan, g, m, tracing.NORM)
-    x = _quantised(plan, x, B, 1, plan[p.HIDDEN], g, m)
-    matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + g)
+    tracing.lap(plan, code, m, tracing.NORM)
+    return x
+
+
+@jit()
+def _head_rows(plan: Any, code: int, x: int, m: int, team: int) -> None:
+    """Member m's logits of a code, of a panel of B tokens."""
+    vocab = plan[p.VOCAB]
+    matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + code)
     frame_bytes = 4 * plan[p.PASSES] * vocab
     units = vocab // 16
     for u in range(units * m // team, units * (m + 1) // team):
-        _rows(plan, matrix, u, plan[p.HIDDEN], x, B, plan[p.LOGITS] + 4 * g * vocab + u * 64, frame_bytes)
-    tracing.lap(plan, g, m, tracing.HEAD)
+        _rows(plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH], plan[p.LOGITS] + 4 * code * vocab + u * 64, frame_bytes)
+
+
+@jit()
+def head_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
+    """The head of the code that a pass gives after so many accepted drafts, on that code's own token."""
+    code = first_code(g) + accepted
+    x = _quantised(plan, _last_normed(plan, g, code, m), plan[p.BATCH], 1, plan[p.HIDDEN], code, m)
+    _head_rows(plan, code, x, m, team)
+    tracing.lap(plan, code, m, tracing.HEAD)
+
+
+@jit()
+def draft_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
+    """Logits of drafts: later heads on the hidden state that the last code came from, each with its offset.
+
+    They lie where those codes' own logits will be written.
+    """
+    code = first_code(g) + accepted
+    following = code + 1
+    made = read_i64(plan[p.DRAFTED] + 8 * following)
+    hidden_bytes = 4 * plan[p.HIDDEN]
+    for depth in range(made):
+        x = _last_normed(plan, g, code, m)
+        if depth < plan[p.OFFSET_DEPTHS]:
+            offset = plan[p.OFFSETS] + (following * plan[p.OFFSET_DEPTHS] + depth) * hidden_bytes
+            blocks.add(x, 64, offset, 64, plan[p.HIDDEN] // 16)
+        x = _quantised(plan, x, 1, 1, plan[p.HIDDEN], code, m)
+        _head_rows(plan, following + depth, x, m, team)
+    tracing.lap(plan, code, m, tracing.HEAD)
+
+
+@jit()
+def propose_stage(plan: Any, g: int, m: int, team: int) -> None:
+    """Drafts for the pass that begins with code ``g``, from their logits; members take them in turn."""
+    if plan[p.DRAFTS_GIVEN]:
+        return
+    for code in range(g + m, g + read_i64(plan[p.DRAFTED] + 8 * g), team):
+        guess = max(choice(plan, 0, code, m), 0)
+        write_i32(plan[p.DRAFTS] + 4 * (g * plan[p.PASSES] + code), guess)
+    tracing.lap(plan, g - 1, m, tracing.CHOOSE)
 
 
 @entry(types.void(types.CPointer(types.int64), *([types.int64] * 5)))
 def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
-    """Member m's share of one stage of the plan at an address."""
+    """Member m's share of one stage of the plan at an address; after the layers ``layer`` counts accepted drafts."""
     plan = carray(address, (p.SIZE,))
     T = plan[p.BATCH] * tokens_of(plan, g)[1]
     # What is waited for before an input stage is the pass before.
-    tracing.lap(plan, max(g - 1, 0) if stage == INPUT else g, m, tracing.WAIT)
+    tracing.lap(plan, max(first_code(g) - 1, 0) if stage == INPUT else g, m, tracing.WAIT)
     if stage == INPUT:
         input_stage(plan, g, m, team)
     elif stage == QKV:
@@ -243,7 +315,11 @@ def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -
     elif stage == DOWN:
         down_stage(plan, layer, g, T, m, team)
     elif stage == HEAD:
-        head_stage(plan, g, m, team)
+        head_stage(plan, layer, g, m, team)
+    elif stage == DRAFT:
+        draft_stage(plan, layer, g, m, team)
+    elif stage == PROPOSE:
+        propose_stage(plan, g, m, team)
     elif m == 0:
         for b in range(plan[p.BATCH]):
             chosen(plan, b, plan[p.PASSES] - 1, m)

@@ -19,6 +19,7 @@ from numba import prange
 from cplab.jit import call_address, jit
 from cplab.kernels import machine, memory, stages, tracing
 from cplab.kernels import plan as p
+from cplab.kernels.layout import with_drafts
 
 #: Words of the TEAM area, each in a cache line of its own: members that arrived, the decision, members waiting at the
 #: barrier, barriers passed.
@@ -82,10 +83,53 @@ def run_stage(plan: Any, stage: int, layer: int, g: int, m: int, team: int) -> N
 
 @jit()
 def stamp(plan: Any, m: int, index: int) -> None:
-    """Member 0 writes down when pass ``index`` ended (index 0: when the frame began)."""
+    """Member 0 writes down when ``index`` codes were known (index 0: when the frame began)."""
     if m == 0:
         scratch = plan[p.TEAM] + 4 * _WORD
         memory.write_i64(plan[p.TIMES] + 8 * index, machine.now_ns(plan[p.CLOCK], scratch))
+
+
+@jit()
+def stamp_layers(plan: Any, m: int, g: int, which: int) -> None:
+    """Member 0 writes down when the pass that begins with code ``g`` entered (0) and left (1) the layers."""
+    if m == 0:
+        at = plan[p.LAYER_TIMES] + 8 * (2 * g + which)
+        memory.write_i64(at, machine.now_ns(plan[p.CLOCK], plan[p.TEAM] + 4 * _WORD))
+
+
+@jit()
+def drafts_taken(plan: Any, g: int) -> int:
+    """How many drafts the pass that begins with code ``g`` takes in."""
+    return memory.read_i64(plan[p.DRAFTED] + 8 * (plan[p.PASSES] + g))
+
+
+@jit()
+def drafts_made(plan: Any, g: int) -> int:
+    """How many drafts are made before the pass that begins with code ``g``; none after the last code."""
+    return memory.read_i64(plan[p.DRAFTED] + 8 * g) if g < plan[p.PASSES] else 0
+
+
+@jit()
+def holds(plan: Any, g: int, accepted: int, drafts: int, m: int) -> bool:
+    """Whether the pass that begins with code ``g`` gives one code more: the next draft is what the known code is."""
+    if accepted == drafts:
+        return False
+    code = g + accepted
+    right = stages.chosen(plan, 0, code, m) == stages.draft(plan, g, code)
+    tracing.lap(plan, code, m, tracing.CHOOSE)
+    return right
+
+
+@jit()
+def settle(plan: Any, code: int, m: int) -> None:
+    """Forget what was not finite beyond the last code of a pass: it came of a draft that was wrong.
+
+    What other members have found since then is found by member 0 as well, after this.
+    """
+    if m == 0:
+        found = machine.atomic_read(plan[p.STATUS])
+        if found != p.NO_TROUBLE and (found >> 32) > code:
+            machine.atomic_swap_if(plan[p.STATUS], found, p.NO_TROUBLE)
 
 
 @jit()
@@ -94,16 +138,33 @@ def run_frame(plan: Any, m: int, team: int) -> None:
     area = plan[p.TEAM]
     passed = 0
     stamp(plan, m, 0)
-    for g in range(plan[p.PASSES]):
-        run_stage(plan, stages.INPUT, 0, g, m, team)
+    g = 0
+    while g < plan[p.PASSES]:
+        drafts = drafts_taken(plan, g)
+        word = with_drafts(g, drafts)
+        stamp_layers(plan, m, g, 0)
+        run_stage(plan, stages.INPUT, 0, word, m, team)
         passed = barrier(area, team, passed)
         for layer in range(plan[p.LAYERS]):
             for stage in range(stages.QKV, stages.HEAD):
-                run_stage(plan, stage, layer, g, m, team)
+                run_stage(plan, stage, layer, word, m, team)
                 passed = barrier(area, team, passed)
-        run_stage(plan, stages.HEAD, 0, g, m, team)
-        passed = barrier(area, team, passed)
-        stamp(plan, m, g + 1)
+        stamp_layers(plan, m, g, 1)
+        accepted = 0
+        going = True
+        while going:
+            run_stage(plan, stages.HEAD, accepted, word, m, team)
+            passed = barrier(area, team, passed)
+            stamp(plan, m, g + accepted + 1)
+            going = holds(plan, g, accepted, drafts, m)
+            accepted += going
+        g += accepted + 1
+        settle(plan, g - 1, m)
+        if drafts_made(plan, g) > 0:
+            run_stage(plan, stages.DRAFT, accepted, word, m, team)
+            passed = barrier(area, team, passed)
+            run_stage(plan, stages.PROPOSE, 0, g, m, team)
+            passed = barrier(area, team, passed)
     run_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, m, team)
 
 
@@ -156,12 +217,27 @@ def frame_apart(plan: Any, team: int) -> None:
     """A frame with one parallel region a stage: right under any threading layer, and slower."""
     tracing.start(plan, team)
     stamp(plan, 0, 0)
-    for g in range(plan[p.PASSES]):
-        _launch(plan, stages.INPUT, 0, g, team)
+    g = 0
+    while g < plan[p.PASSES]:
+        drafts = drafts_taken(plan, g)
+        word = with_drafts(g, drafts)
+        stamp_layers(plan, 0, g, 0)
+        _launch(plan, stages.INPUT, 0, word, team)
         for layer in range(plan[p.LAYERS]):
             for stage in range(stages.QKV, stages.HEAD):
-                _launch(plan, stage, layer, g, team)
-        _launch(plan, stages.HEAD, 0, g, team)
-        stamp(plan, 0, g + 1)
+                _launch(plan, stage, layer, word, team)
+        stamp_layers(plan, 0, g, 1)
+        accepted = 0
+        going = True
+        while going:
+            _launch(plan, stages.HEAD, accepted, word, team)
+            stamp(plan, 0, g + accepted + 1)
+            going = holds(plan, g, accepted, drafts, 0)
+            accepted += going
+        g += accepted + 1
+        settle(plan, g - 1, 0)
+        if drafts_made(plan, g) > 0:
+            _launch(plan, stages.DRAFT, accepted, word, team)
+            _launch(plan, stages.PROPOSE, 0, g, team)
     _member_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, 0, team)
     tracing.finish(plan, team)

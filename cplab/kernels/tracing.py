@@ -16,6 +16,7 @@ from typing import Any
 from cplab.jit import jit
 from cplab.kernels import machine, memory
 from cplab.kernels import plan as p
+from cplab.kernels.layout import first_code
 
 #: The parts, in the order of a pass; waiting is for the slowest member, at a barrier, between launches, and until the
 #: team has gathered.
@@ -45,7 +46,7 @@ def lap(plan: Any, g: int, m: int, part: int) -> None:
     if plan[p.TRACE]:
         line = _member_line(plan, m)
         now = machine.now_ns(plan[p.CLOCK], line)
-        at = plan[p.TRACE] + 8 * ((m * plan[p.PASSES] + g) * _COUNT + part)
+        at = plan[p.TRACE] + 8 * ((m * plan[p.PASSES] + first_code(g)) * _COUNT + part)
         memory.write_i64(at, memory.read_i64(at) + now - memory.read_i64(line + 16))
         memory.write_i64(line + 16, now)
 
