@@ -128,14 +128,13 @@ class Decoder:
         """``predict`` of one frame with the lap timer on; see `cplab.laps.TellsLaps`."""
         if len(hidden) > 1:
             raise BadInputError(f"one frame is profiled at a time; hidden has {len(hidden)}")
-        passes = self.model.spec.passes
-        ns = np.zeros((self.threads, passes, len(PARTS)), np.int64)
+        ns = np.zeros((self.threads, self.model.spec.passes, len(PARTS)), np.int64)
         self._plan[p.TRACE] = ns.ctypes.data
         try:
             codes = self.predict(hidden, cb0_embed)
         finally:
             self._plan[p.TRACE] = 0
-        return Laps(codes, ns, np.diff(self._arrays[p.TIMES]), self._weights.part_bytes(passes))
+        return Laps(codes, ns, np.diff(self._arrays[p.TIMES]), self._part_bytes())
 
     def streams(self) -> list[WeightStream]:
         """The matrices of one frame in reading order: layers, then a head, for every pass."""
@@ -213,6 +212,10 @@ class Decoder:
         self._point(p.DRAFTS, np.zeros((spec.passes, spec.passes), np.int32))
         self._point(p.OFFSETS, np.zeros((spec.passes, 0, spec.hidden), np.float32))
         self._point(p.TEAM, _aligned(8 * (5 + self.threads), np.int64))
+
+    def _part_bytes(self) -> NDArray[np.int64]:
+        """``[parts]``: bytes that each part of the latest frame streamed."""
+        return self._weights.part_bytes(self.model.spec.passes)
 
     def _reserve(self, B: int) -> None:
         """Buffers for a batch of exactly B frames."""

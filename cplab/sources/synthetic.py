@@ -16,6 +16,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from cplab.errors import UnknownModelError, UnreadableModelError
 from cplab.formats import FORMATS
 from cplab.model import Model, Tensor, values_digest
 from cplab.sources import gguf
+from cplab.sources.synthetic_predictable import is_keyed, keyed
 from cplab.spec import PRESETS, Spec
 
 PREFIX = "synthetic:"
@@ -39,6 +41,8 @@ _CHUNK = 1 << 16
 #: Standard deviation of the hash sum before scaling, 65536 * sqrt(4 / 12) * 2.
 _UNIT = 75674.0
 _SHAPES = {"0.6b": "0.6b", "1.7b": "1.7b", "tiny": "tiny", "0.6b-spikes": "0.6b", "0.6b-tails": "0.6b"}
+_PREDICTABLE = "-predictable"
+_SHAPES |= {name + _PREDICTABLE: name for name in ("0.6b", "tiny")}
 
 #: Powers of two that scale the odd hash sum; the standard deviation that results stands beside each.
 _SCALES = {
@@ -71,7 +75,9 @@ def spec_of(name: str) -> Spec:
     short = name.removeprefix(PREFIX)
     if short not in _SHAPES:
         raise UnknownModelError(f"{name}: no such seeded model; there are {', '.join(names())}")
-    return PRESETS[_SHAPES[short]]
+    spec = PRESETS[_SHAPES[short]]
+    # There is nothing to tell ahead of in the two codes of the tiny shape.
+    return replace(spec, groups=16) if short.endswith(_PREDICTABLE) else spec
 
 
 def load(name: str) -> Model:
@@ -208,7 +214,10 @@ def _round_to_bf16(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _tensor(flavour: str, name: str, shape: tuple[int, ...]) -> Tensor:
-    base = "0.6b" if flavour.startswith("0.6b-") else flavour
+    base = flavour.partition("-")[0] if flavour in _SHAPES else flavour
+    kind = FORMATS["f32" if len(shape) == 1 else "bf16"]
+    if flavour.endswith(_PREDICTABLE) and is_keyed(name):
+        return Tensor(name, kind, kind.pack(keyed(flavour, name, shape, gaussian, _order)))
     count = int(np.prod(shape))
     scale = next(e for part, e in _SCALES.items() if part in name)
     values = gaussian(f"{base}/{name}", count, scale).reshape(shape)
@@ -218,8 +227,12 @@ def _tensor(flavour: str, name: str, shape: tuple[int, ...]) -> Tensor:
         values = _with_spikes(name, values)
     elif flavour == "0.6b-tails" and len(shape) == 2:
         values = _with_tails(f"{flavour}/{name}", values)
-    kind = FORMATS["f32" if len(shape) == 1 else "bf16"]
     return Tensor(name, kind, kind.pack(values))
+
+
+def _order(name: str, count: int) -> NDArray[np.int64]:
+    """A permutation of ``count`` numbers, drawn from the stream called ``name``."""
+    return np.argsort(_odd_sums(name, count, 0), kind="stable")
 
 
 def _with_spikes(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:

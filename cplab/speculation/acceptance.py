@@ -1,0 +1,57 @@
+"""Counts of a speculative predictor: acceptance of each codebook, codes a pass, passes a frame."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from cplab.speculation.drafted_frame import DraftedFrame
+
+#: Frames over which passes a frame are told.
+_RECENT = 64
+
+
+class Acceptance:
+    """What became of the drafts of all frames so far.
+
+    Args:
+        passes: codes of a frame.
+    """
+
+    def __init__(self, passes: int) -> None:
+        self.frames = self.passes = self.draft_heads = 0
+        self.asked = np.zeros(passes, np.int64)
+        self.held = np.zeros(passes, np.int64)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
+
+    def count(self, frame: DraftedFrame) -> None:
+        """Count one frame."""
+        self.frames += 1
+        self.passes += len(frame.begins)
+        self.draft_heads += frame.draft_heads
+        self._recent.append((len(frame.begins), frame.draft_heads))
+        for g in frame.begins.tolist():
+            for depth, held in enumerate(frame.verdicts(g)):
+                self.asked[g + depth] += 1
+                self.held[g + depth] += held
+
+    def recent(self) -> tuple[int, int]:
+        """Passes and draft heads of a frame, over the latest frames, rounded; (0, 0) before the first."""
+        if not self._recent:
+            return 0, 0
+        passes, heads = np.mean(self._recent, axis=0)
+        return round(passes), round(heads)
+
+    def facts(self) -> dict[str, Any]:
+        """For a record: over all frames; acceptance is None for a codebook of which no draft was asked."""
+        codes = self.frames * len(self.asked)
+        return {
+            "frames": self.frames,
+            "passes_per_frame": round(self.passes / self.frames, 3) if self.frames else None,
+            "codes_per_pass": round(codes / self.passes, 3) if self.passes else None,
+            "draft_heads_per_frame": round(self.draft_heads / self.frames, 3) if self.frames else None,
+            "acceptance": [round(h / a, 4) if a else None for h, a in zip(self.held, self.asked, strict=True)],
+            "drafts_asked": self.asked.tolist(),
+        }
