@@ -17,6 +17,8 @@ check                     what it finds
 ``order``                 frames in another order give something else: state left over from an earlier call
 ``batch``                 3 frames at once (on enough frames 2 and 9 too) give something else than one at a time
 ``untraced``              the call that users make, without a trace, gives other codes than the traced one
+``speculation``           drafts that are right, wrong, or wrong at one depth change a bit, or right ones are not
+                          taken in (variants to which drafts can be handed in: `cplab.speculation.judging`)
 ``inputs``                the call wrote to its arguments
 ``results``               an array that was returned changed in a later call
 ``float mode, team``      flush-to-zero set by the caller after the team exists
@@ -45,6 +47,7 @@ from cplab.golden import SUBNORMAL_SCALE, Golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
 from cplab.oracle_quantised import oracle_for
+from cplab.speculation.judging import TakesDrafts, speculation_fault
 from cplab.variant import CodePredictor, Tier, Trace, takes_forced
 
 Codes = NDArray[np.int32]
@@ -134,6 +137,7 @@ class Judge:
         self._order(free)
         self._batch(free, forced)
         self._untraced(free, forced)
+        self._speculation()
         self._add("inputs", not self.changed_inputs, self.changed_inputs)
         changed = self.kept is not None and not np.array_equal(*self.kept)
         self._add("results", not changed, "the codes of the first call changed in a later one: return a copy")
@@ -299,6 +303,14 @@ class Judge:
                 if traced is not None and not np.array_equal(np.asarray(given).view(np.ndarray), traced):
                     detail = detail or f"frame {i}, {name}: other codes than with a trace"
         self._add("untraced", not detail, detail)
+
+    def _speculation(self) -> None:
+        if self.exact and isinstance(self.predictor, TakesDrafts):
+            right = not {"codes", "logits", "forced logits"} & set(self.report.failed())
+            vocab = self.model.spec.vocab
+            # Where codes are wrong without drafts, another check has said so.
+            fault = speculation_fault(self.predictor, self.golden, vocab, self.count) if right else ""
+            self._add("speculation", not fault, fault)
 
     def _unlike(self, first: _Call, again: _Call, what: str) -> str:
         """How two results for the same frame differ; a call that fails the same way twice does not."""

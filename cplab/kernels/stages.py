@@ -252,7 +252,9 @@ def _head_rows(plan: Any, code: int, x: int, m: int, team: int) -> None:
     frame_bytes = 4 * plan[p.PASSES] * vocab
     units = vocab // 16
     for u in range(units * m // team, units * (m + 1) // team):
-        _rows(plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH], plan[p.LOGITS] + 4 * code * vocab + u * 64, frame_bytes)
+        _rows(
+            plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH], plan[p.LOGITS] + 4 * code * vocab + u * 64, frame_bytes
+        )
 
 
 @jit()

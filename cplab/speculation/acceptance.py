@@ -52,6 +52,8 @@ class Acceptance:
             "passes_per_frame": round(self.passes / self.frames, 3) if self.frames else None,
             "codes_per_pass": round(codes / self.passes, 3) if self.passes else None,
             "draft_heads_per_frame": round(self.draft_heads / self.frames, 3) if self.frames else None,
-            "acceptance": [round(h / a, 4) if a else None for h, a in zip(self.held, self.asked, strict=True)],
+            "acceptance": [
+                round(h / a, 4) if a else None for h, a in zip(self.held.tolist(), self.asked.tolist(), strict=True)
+            ],
             "drafts_asked": self.asked.tolist(),
         }

@@ -48,9 +48,7 @@ class SpeculativeDecoder(Decoder):
 
     frames_at_once = 1
 
-    def __init__(
-        self, model: Model, threads: int, *, format: str, offsets: NDArray[np.float32] | None = None
-    ) -> None:
+    def __init__(self, model: Model, threads: int, *, format: str, offsets: NDArray[np.float32] | None = None) -> None:
         spec = model.spec
         self.most_tokens = spec.positions
         self.acceptance = Acceptance(spec.passes)

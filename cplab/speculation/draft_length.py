@@ -38,6 +38,8 @@ _FIRST_FRAMES, _PROBES = 3, 2
 #: A further token's cost, in passes, before it was ever timed.
 _PER_TOKEN = 0.04
 _TIMES_KEPT = 31
+#: Frames after which one time of a token count that no pass had is forgotten: a bad one must not stay for ever.
+_FORGOTTEN_AFTER = 8
 
 
 class DraftLength:
@@ -79,6 +81,7 @@ class DraftLength:
         """Take in what became of a frame."""
         self._frame += 1
         costs = self.costs()
+        self._forget(frame)
         spent = self.head * (self.passes + frame.draft_heads)
         for g in frame.begins.tolist():
             tokens = int(frame.taken[g]) + (2 if g == 0 else 1)
@@ -95,13 +98,20 @@ class DraftLength:
         plain = self.plain_cost()
         self.credit = min(_SAVINGS * plain, self.credit + (1 + ALLOWANCE) * plain - spent)
 
+    def _forget(self, frame: DraftedFrame) -> None:
+        if self._frame % _FORGOTTEN_AFTER == 0:
+            seen = {int(frame.taken[g]) + (2 if g == 0 else 1) for g in frame.begins.tolist()}
+            for tokens, times in enumerate(self._times):
+                if times and tokens not in seen:
+                    times.popleft()
+
     def plain_cost(self) -> float:
         """A plain frame, in one-token passes over the layers."""
         return self.passes * (1 + self.head)
 
     def costs(self) -> NDArray[np.float64]:
         """``[most + 2]``: passes over 0, 1, 2, ... tokens beside one over a single token (0 stands for nothing)."""
-        known = {tokens: float(np.median(times)) for tokens, times in enumerate(self._times) if times}
+        known = {tokens: float(np.percentile(times, 25)) for tokens, times in enumerate(self._times) if times}
         costs = np.ones(self.most + 2)
         if not known:
             costs[1:] += _PER_TOKEN * np.arange(self.most + 1)
