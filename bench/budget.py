@@ -35,9 +35,9 @@ class Budget:
     _slowest_round_s: float = 0.0
     _overheads_s: list[float] = field(default_factory=list)
 
-    def begin(self) -> None:
-        """The clock starts."""
-        self._began = time.monotonic()
+    def begin(self, spent_s: float = 0.0) -> None:
+        """The clock starts; ``spent_s`` seconds of it went by in a process that was killed."""
+        self._began = time.monotonic() - spent_s
 
     def elapsed_s(self) -> float:
         """Seconds since `begin`."""

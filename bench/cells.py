@@ -146,6 +146,16 @@ def _leaders(cells: list[Cell], gated: dict[Cell, CellRecord]) -> list[str]:
     return [cell.variant for cell in ranked[:2] if quick_ms(gated[cell]) <= CLOSE * quick_ms(gated[ranked[0]])]
 
 
+def leading_cell(chosen: Chosen, variants: Iterable[Variant]) -> Cell | None:
+    """The cell that the gate's rough times have in front: of those that will be called exact, else of all; or None."""
+    exact = {variant.name for variant in variants if variant.tier == "exact" and variant.arithmetic == "f32"}
+    passing = chosen.passing()
+    # Threads that wait for a CPU tell of the scheduler, and the noise of such a cell is nobody else's.
+    passing = [cell for cell in passing if not chosen.gated[cell].oversubscribed] or passing
+    lossless = [c for c in passing if c.variant in exact and not chosen.gated[c].facts.get("lossy_weights")]
+    return min(lossless or passing, key=lambda cell: quick_ms(chosen.gated[cell]), default=None)
+
+
 def quick_ms(record: CellRecord) -> float:
     """A rough time a frame from the gate's worker: the least of its few calls, in milliseconds."""
     return min(record.warmup_ns, default=0) / 1e6

@@ -5,9 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bench.sources import OWN_TREE, source_digest
 from cplab.errors import UnknownVariantError
 from cplab.variant import Variant, get_variant, load_variant_file, variants
+
+if TYPE_CHECKING:
+    from bench.options import Contender
 
 
 def chosen_variants(names: str, files: list[Path] | None) -> list[Variant]:
@@ -24,6 +29,13 @@ def chosen_variants(names: str, files: list[Path] | None) -> list[Variant]:
     if not chosen:
         raise UnknownVariantError(f"--variants {names}: no name in it; there are {', '.join(variants())}")
     return chosen
+
+
+def contenders_of(variants: list[Variant]) -> list[Contender]:
+    """The variants of our own tree as a sweep takes them, each with the digest of what it is made of."""
+    from bench.options import Contender  # with it comes scipy, which takes a second that `bench list` has no use for
+
+    return [Contender(one.name, one, source_digest=source_digest(Path(one.source), OWN_TREE)) for one in variants]
 
 
 _PROBE = """

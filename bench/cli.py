@@ -1,19 +1,20 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | roofline | report | doctor``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from bench.cli_measuring import compare, run_one, sweep
+from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
 from cplab.cachedir import require_writable
 from cplab.commandline import (
     GATE_FAILED,
     GOOD,
     MOST_THREADS,
-    WRONG_USE,
     console,
     fail,
     positive_list,
@@ -22,24 +23,13 @@ from cplab.commandline import (
 )
 from cplab.errors import CplabError
 
-if TYPE_CHECKING:
-    from cplab.variant import Variant
-
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Which code predictor is fast and right on this machine."
 )
 
-Model = Annotated[str, typer.Option("--model", help="A checkpoint's folder, a GGUF file, or synthetic:0.6b.")]
-Variants = Annotated[str, typer.Option("--variants", help="Names, separated by commas; default: all.")]
-Threads = Annotated[str, typer.Option("--threads", help="Such as 1,2,4 or 1-8; default: this machine's own list.")]
-Golden = Annotated[Path | None, typer.Option("--golden", help="A golden file; default: the one of these weights.")]
-Files = Annotated[
-    list[Path] | None, typer.Option("--variant-file", help="A Python file with a variant that is not installed.")
-]
-Out = Annotated[Path, typer.Option("--out", help="Folder for runs.")]
-TimeoutS = Annotated[
-    float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.", min=1, max=86400)
-]
+app.command("run")(run_one)
+app.command()(sweep)
+app.command()(compare)
 
 
 @app.command("list")
@@ -89,38 +79,6 @@ def gate(
     return GATE_FAILED if bad else GOOD
 
 
-@app.command("run")
-def run_one(
-    variant: Annotated[str, typer.Argument(help="Which implementation.")],
-    threads: Annotated[str, typer.Option("--threads", "-t", help="Such as 2, or 1,2,4.")] = "1",
-    model: Model = "synthetic:0.6b",
-    rounds: Annotated[int, typer.Option(help="Processes, one after another.", min=1)] = 3,
-    frames: Annotated[int, typer.Option(help="Timed frames in each.", min=1)] = 10,
-    golden: Golden = None,
-    files: Files = None,
-    timeout: TimeoutS = None,
-) -> int:
-    """Gate and measure one variant, without writing anything."""
-    from bench.show import print_cells
-    from bench.sweep import Options, sweep
-
-    counts = positive_list(threads)
-    options = Options(
-        model=model,
-        variants=[_one_variant(variant, files)],
-        threads=counts,
-        rounds=rounds,
-        frames=frames,
-        golden=str(golden or ""),
-        variant_files=[str(f) for f in files or []],
-        write=False,
-        timeout_s=timeout,
-    )
-    outcome = sweep(options)
-    print_cells(outcome.summary)
-    return _code(outcome.summary)
-
-
 @app.command()
 def passes(
     format: Annotated[str, typer.Option(help="How the weights are held: bf16, q8_0, ...")] = "bf16",
@@ -164,7 +122,7 @@ def profile(
         if path is not None:
             require_writable(path)
     record, found = profile_cell(
-        model, _one_variant(variant, files), threads, frames=frames, golden=golden, files=files, timeout_s=timeout
+        model, one_variant(variant, files), threads, frames=frames, golden=golden, files=files, timeout_s=timeout
     )
     if found is None:
         profile_show.print_failure(record)
@@ -175,63 +133,20 @@ def profile(
 
 
 @app.command()
-def sweep(
-    model: Model = "synthetic:0.6b",
-    variants: Variants = "",
-    everything: Annotated[bool, typer.Option("--all", help="All variants at all thread counts, no budget.")] = False,
-    threads: Threads = "",
-    rounds: Annotated[int | None, typer.Option(help="Rounds; default: at least 6, as many as fit.", min=1)] = None,
-    frames: Annotated[int | None, typer.Option(help="Timed frames a round; default: what fits.", min=1)] = None,
-    time_budget: Annotated[float, typer.Option(help="Seconds for gates and rounds.", min=1)] = 240.0,
-    quick: Annotated[bool, typer.Option("--quick", help="A first look in under 90 s: fewer rounds.")] = False,
-    out: Out = Path("reports/runs"),
-    golden: Golden = None,
-    files: Files = None,
-    seed: Annotated[int, typer.Option(help="Of the order in which cells are measured.")] = 0,
-    timeout: TimeoutS = None,
-) -> int:
-    """Gate and measure the variants on this machine, and write a report."""
-    from bench.choosing import chosen_variants
-    from bench.show import print_cells
-    from bench.sweep import Options
-    from bench.sweep import sweep as run_sweep
-
-    options = Options(
-        model=model,
-        variants=chosen_variants(variants, files),
-        threads=positive_list(threads) if threads else None,
-        everything=everything,
-        rounds=rounds,
-        frames=frames,
-        budget_s=min(time_budget, 75.0) if quick else time_budget,
-        least_rounds=1 if quick else 6,
-        quick=quick,
-        out=out,
-        golden=str(golden or ""),
-        variant_files=[str(f) for f in files or []],
-        seed=seed,
-        timeout_s=timeout,
-    )
-    outcome = run_sweep(options)
-    print_cells(outcome.summary)
-    if outcome.folder is not None:
-        console.print(f"\nreport: {outcome.folder / 'report.html'}", highlight=False, soft_wrap=True)
-    return _code(outcome.summary)
-
-
-@app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
     html: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Where the Markdown goes.")] = None,
 ) -> int:
-    """Write a run's report again, from its records."""
+    """Write a run's report again; of a run that was killed, its summary and its name first."""
     import reports
     from bench.records import UnreadableRecordError
+    from bench.unfinished import recover
 
-    if html is None and markdown is None:
-        html, markdown = folder / "report.html", folder / "report.md"
     try:
+        folder = recover(folder)
+        if html is None and markdown is None:
+            html, markdown = folder / "report.html", folder / "report.md"
         for target, write in ((html, reports.write_html), (markdown, reports.write_markdown)):
             if target is not None:
                 write(folder, target)
@@ -242,31 +157,29 @@ def report(
 
 
 @app.command()
+def roofline(
+    threads: Threads = "",
+    json: Annotated[Path | None, typer.Option("--json", help="Write the roofline there.")] = None,
+) -> int:
+    """Measure what this machine can do at most: read bandwidth by size, multiply-adds by instructions."""
+    from bench.roofline_show import measure_and_show
+
+    if json is not None:
+        require_writable(json)
+    return measure_and_show(positive_list(threads) if threads else None, json)
+
+
+@app.command()
 def doctor() -> int:
     """Grade this machine as a place to measure on; changes nothing."""
     from bench import doctor as examination
     from bench.choosing import threading_layer
-    from bench.machine import facts
+    from bench.machine import facts, thread_list
 
     console.print(examination.render(examination.examine(facts(Path.cwd()), threading_layer())))
+    counts, reason = thread_list()
+    console.print(f"a sweep's thread counts: {', '.join(map(str, counts))} ({reason})", highlight=False, markup=False)
     return GOOD
-
-
-def _one_variant(name: str, files: list[Path] | None) -> Variant:
-    from bench.choosing import chosen_variants
-
-    if not name.strip() or "," in name:
-        raise CplabError(f"{name!r}: one variant is wanted; python -m bench list names them")
-    return chosen_variants(name, files)[0]
-
-
-def _code(summary: object) -> int:
-    from bench.records import Summary
-
-    assert isinstance(summary, Summary)
-    if summary.run.interrupted:
-        return WRONG_USE
-    return GATE_FAILED if any(cell.gate in ("fail", "crash") for cell in summary.cells) else GOOD
 
 
 def main() -> int:

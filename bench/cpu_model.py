@@ -111,6 +111,18 @@ def caches(root: Path) -> dict[str, dict[str, int]] | None:
     return found or None
 
 
+def _revision(blocks: list[dict[str, str]]) -> dict[str, str | None]:
+    """What tells CPUs of one name apart, as the kernel writes it: a virtual machine's name may be its maker's only.
+
+    ``revision`` is x86's family/model/stepping (25/1/1: Zen 3 "Milan"), or Arm's variant and revision.
+    """
+    block = next(iter(blocks), {})
+    x86 = [block.get(name) for name in ("cpu family", "model", "stepping")]
+    arm = [block.get(name) for name in ("CPU variant", "CPU revision")]
+    parts = next((parts for parts in (x86, arm) if all(parts)), None)
+    return {"revision": "/".join(filter(None, parts)) if parts else None, "microcode": block.get("microcode")}
+
+
 def linux_cpu(root: Path) -> dict[str, Any]:
     """The CPU's identity as a Linux kernel shows it below ``root``."""
     blocks = parse_cpuinfo(read_text(root / "proc/cpuinfo"))
@@ -118,6 +130,7 @@ def linux_cpu(root: Path) -> dict[str, Any]:
     return {
         "model": model_name(blocks),
         "vendor": vendor(blocks),
+        **_revision(blocks),
         "board": _board(blocks, root),
         "virtual": _virtual(listed, root),
         "isa": None if listed is None else [name for name in RELEVANT_ISA if name in listed],
@@ -142,6 +155,8 @@ def macos_cpu(values: dict[str, str]) -> dict[str, Any]:
     return {
         "model": values.get("machdep.cpu.brand_string"),
         "vendor": values.get("machdep.cpu.vendor", None if x86 else "Apple"),
+        "revision": values.get("hw.cpufamily"),
+        "microcode": values.get("machdep.cpu.microcode_version"),
         "board": values.get("hw.model"),
         "virtual": None if guest is None else guest == "1",
         "isa": [name for name in RELEVANT_ISA if name in listed],

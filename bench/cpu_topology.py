@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,17 +18,19 @@ import psutil
 from cplab.cpus import affinity, allowed_cpus
 from cplab.sysfiles import ROOT, parse_cpu_list, read_int, read_text, sysctl
 
-SMALL_MACHINE_CPUS = 4  # up to here one oversubscribed point costs little and shows what oversubscription does
-
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core: its logical CPUs ascending, its kind and relative capacity where the kernel tells."""
+    """One physical core: its logical CPUs ascending, its kind and relative capacity where the kernel tells.
+
+    ``package`` is the socket, ``node`` the NUMA node that it belongs to.
+    """
 
     cpus: tuple[int, ...]
     kind: Literal["P", "E"] | None = None
     capacity: int | None = None
     package: int = 0
+    node: int = 0
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,21 @@ class Topology:
         """Whether any core shows more than one logical CPU."""
         return any(len(core.cpus) > 1 for core in self.cores)
 
+    @property
+    def packages(self) -> int | None:
+        """Number of sockets, or None where only counts are known."""
+        return len({core.package for core in self.cores}) if self.pinnable else None
+
+    def near(self) -> list[tuple[int, str]]:
+        """How many cores share a NUMA node or a socket with the first, where not all do, and what they share."""
+        nodes, packages = ({getattr(core, of) for core in self.cores} for of in ("node", "package"))
+        found = []
+        if len(nodes) > 1:
+            found.append((sum(core.node == self.cores[0].node for core in self.cores), "one NUMA node"))
+        if len(packages) > 1:
+            found.append((sum(core.package == self.cores[0].package for core in self.cores), "one socket"))
+        return found
+
     def count(self, kind: Literal["P", "E"]) -> int | None:
         """Number of cores of a kind, or None where the machine does not tell or has only one kind."""
         known = [core.kind for core in self.cores if core.kind]
@@ -57,10 +74,7 @@ class Topology:
         """The same machine with only these logical CPUs; None: all."""
         if cpus is None:
             return self
-        left = (
-            Core(tuple(cpu for cpu in core.cpus if cpu in cpus), core.kind, core.capacity, core.package)
-            for core in self.cores
-        )
+        left = (replace(core, cpus=tuple(cpu for cpu in core.cpus if cpu in cpus)) for core in self.cores)
         return Topology(tuple(core for core in left if core.cpus), self.pinnable)
 
 
@@ -85,6 +99,16 @@ def _linux_kinds(cpus: list[int], root: Path) -> tuple[dict[int, Literal["P", "E
     return (kinds if small else {}), known
 
 
+def _linux_nodes(root: Path) -> dict[int, int]:
+    """NUMA node by logical CPU."""
+    base = root / "sys/devices/system/node"
+    return {
+        cpu: number
+        for number in parse_cpu_list(read_text(base / "online"))
+        for cpu in parse_cpu_list(read_text(base / f"node{number}/cpulist"))
+    }
+
+
 def linux_topology(root: Path = ROOT) -> Topology | None:
     """The topology that a Linux kernel shows below ``root``, or None where it shows none."""
     cpus = parse_cpu_list(read_text(root / "sys/devices/system/cpu/online"))
@@ -94,12 +118,13 @@ def linux_topology(root: Path = ROOT) -> Topology | None:
             int(n) for line in lines if line.startswith("processor") and (n := line.split(":")[-1].strip()).isdigit()
         ]
     kinds, capacity = _linux_kinds(cpus, root)
+    nodes = _linux_nodes(root)
     cores: dict[tuple[int, ...], Core] = {}
     for cpu in cpus:
         siblings = tuple(sorted({cpu} | (set(_linux_siblings(cpu, root)) & set(cpus))))
         package = read_int(root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id") or 0
-        cores.setdefault(siblings, Core(siblings, kinds.get(cpu), capacity.get(cpu), package))
-    best_first = sorted(cores.values(), key=lambda c: (c.kind == "E", -(c.capacity or 0), c.package, c.cpus))
+        cores.setdefault(siblings, Core(siblings, kinds.get(cpu), capacity.get(cpu), package, nodes.get(cpu, 0)))
+    best_first = sorted(cores.values(), key=lambda c: (c.kind == "E", -(c.capacity or 0), c.package, c.node, c.cpus))
     return Topology(tuple(best_first)) if cores else None
 
 
@@ -142,22 +167,25 @@ def topology(root: Path = ROOT) -> Topology:
 def sweep_threads(machine: Topology, allowed: int) -> tuple[list[int], str]:
     """`thread_list` for a machine given as data: its usable cores and how many CPUs may be busy at once."""
     physical = min(len(machine.cores), allowed)
-    big, small = machine.count("P"), machine.count("E")
     counts = {physical} | {1 << k for k in range(physical.bit_length()) if 1 << k <= physical}
     reasons = [f"{physical} physical core{'s' * (physical != 1)}"]
+    big, small = machine.count("P"), machine.count("E")
     if big and small:
         counts |= {n for n in (big,) if n <= physical}
-        reasons[0] += f" ({min(big, physical)} P, {max(physical - big, 0)} E)"
+        reasons[0] += f" ({min(big, physical)} P, then {max(physical - big, 0)} E)"
+    for near, what in machine.near():
+        if near < physical:
+            counts.add(near)
+            reasons.append(f"{near} on {what}")
     if allowed < machine.logical:
         reasons.append(f"a quota of {allowed} of {machine.logical} CPUs")
     if machine.smt and (logical := min(machine.logical, allowed)) > physical:
         counts.add(logical)
         reasons.append(f"{logical} with SMT siblings")
-    elif allowed <= SMALL_MACHINE_CPUS:
-        counts.add(2 * allowed)
-        reasons.append(f"{'' if machine.smt else 'no SMT, '}{2 * allowed} is oversubscribed on purpose")
-    else:
-        reasons.append(f"{'' if machine.smt else 'no SMT, '}nothing oversubscribed")
+    elif not machine.smt:
+        reasons.append("no SMT")
+    counts.add(2 * allowed)
+    reasons.append(f"{2 * allowed} is oversubscribed on purpose")
     return sorted(counts), "; ".join(reasons)
 
 
@@ -165,7 +193,9 @@ def thread_list(root: Path = ROOT) -> tuple[list[int], str]:
     """Thread counts that a sweep tries by default, ascending, and one line that says why.
 
     1, 2, 4, ... up to the usable physical cores, that count itself, the number of P-cores where there are two
-    kinds, and one point beyond: all SMT siblings, or twice the CPUs on a small machine.
+    kinds, the cores of one NUMA node and of one socket where there are several, all SMT siblings, and one
+    oversubscribed point at the end: twice the CPUs that may be busy at once. Which core a thread gets follows
+    `pin_order`: physical cores first, P-cores before E-cores.
     """
     return sweep_threads(topology(root).restricted(affinity()), allowed_cpus(root))
 

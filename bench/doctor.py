@@ -14,6 +14,7 @@ from rich.text import Text
 from bench import doctor_software
 from bench.doctor_hardware import HARDWARE_CHECKS
 from bench.doctor_software import SOFTWARE_CHECKS
+from bench.doctor_state import STATE_CHECKS
 from bench.verdict import Facts, Grade
 
 _COLOURS = {"good": "green", "risky": "yellow", "bad": "bold red"}
@@ -39,7 +40,7 @@ def examine(facts: Facts, threading_layer: str | None = None) -> list[Finding]:
     Returns:
         A finding for each topic that could be checked, and a last one that names those that could not.
     """
-    checks = HARDWARE_CHECKS | SOFTWARE_CHECKS
+    checks = HARDWARE_CHECKS | STATE_CHECKS | SOFTWARE_CHECKS
     verdicts = {topic: check(facts) for topic, check in checks.items()}
     verdicts["threading layer"] = doctor_software.threading_layer(threading_layer)
     findings = [Finding(topic, *verdict) for topic, verdict in verdicts.items() if verdict]

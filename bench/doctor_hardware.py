@@ -92,7 +92,8 @@ def _throttling(facts: Facts) -> Verdict | None:
     if times is None:
         return None
     grade: Grade = "bad" if now_ms else "risky" if times else "good"
-    return grade, f"stopped {times} times by the CPU quota", "raise the quota or use fewer threads" if times else ""
+    found = f"stopped {times} times by the CPU quota" if times else "never stopped by a CPU quota"
+    return grade, found, "raise the quota or use fewer threads" if times else ""
 
 
 def _memory(facts: Facts) -> Verdict | None:

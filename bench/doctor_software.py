@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from bench.verdict import GB, Check, Facts, Verdict, fact
 
 DISK_NEEDED_BYTES = 1 * GB
@@ -78,6 +83,28 @@ def _python(facts: Facts) -> Verdict | None:
     return "bad", version, f"use Python {wanted}: the pinned numba is tested there"
 
 
+def _packages(facts: Facts) -> Verdict | None:
+    """The compiler of the kernels is numba with llvmlite: a range of them is tested (pyproject.toml pins it)."""
+    numba, llvmlite, numpy = (fact(facts, f"software.{name}") for name in ("numba", "llvmlite", "numpy"))
+    if not numba:
+        return None
+    found = f"numba {numba}, llvmlite {llvmlite}, numpy {numpy}"
+    wanted = tested_numba()
+    if wanted and not wanted.contains(numba, prereleases=True):
+        return "risky", found, f"the lab is tested with numba {wanted}: other compilers may give slower code"
+    return "good", found, ""
+
+
+def tested_numba() -> SpecifierSet | None:
+    """The range of numba that this lab's package asks for, or None where it is not installed."""
+    try:
+        wanted = importlib.metadata.requires("cplab") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = (Requirement(line) for line in wanted)
+    return next((one.specifier for one in found if one.name == "numba" and one.specifier), None)
+
+
 def threading_layer(layer: str | None) -> Verdict | None:
     """Grade numba's layer, which only a process that has run a parallel kernel knows; None: not known."""
     if layer is None:
@@ -93,4 +120,5 @@ SOFTWARE_CHECKS: dict[str, Check] = {
     "cache folder": _cache,
     "C++ compiler": _compiler,
     "Python": _python,
+    "packages": _packages,
 }

@@ -11,3 +11,11 @@ class OutputError(CplabError):
 
 class GateFailedError(CplabError):
     """What was to be timed is wrong; nothing was timed."""
+
+
+class UnfinishedRunError(CplabError):
+    """A run that did not end cannot be read or gone on with."""
+
+
+class ComparisonError(CplabError):
+    """Two things cannot be compared: one is no cell, no run and no revision, or they are the same."""

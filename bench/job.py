@@ -12,7 +12,7 @@ class Job(BaseModel):
 
     Attributes:
         phase: ``prepare`` makes the model, its golden and the compiled kernels; ``gate`` judges the cell; ``timed``
-            measures it; ``profile`` judges it and tells where its time goes.
+            measures it; ``profile`` judges it and tells where its time goes; ``soak`` measures it for a long time.
         model: a path or a name.
         variant: name of the implementation ("" for ``prepare``).
         threads: team size.
@@ -28,12 +28,13 @@ class Job(BaseModel):
         quick_frames: calls that a gate worker times afterwards, to choose thread counts by (never reported).
         digest: the model's digest as the prepare worker found it; "" to compute it.
         lossy: the gate found that the variant's format changes weights of this model.
+        seconds: how long a soak goes on.
         roof_reads: how many readings of the cell's own buffers are timed, for the roof.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    phase: Literal["prepare", "gate", "timed", "profile"]
+    phase: Literal["prepare", "gate", "timed", "profile", "soak"]
     model: str
     variant: str = ""
     threads: int = Field(default=1, ge=1)
@@ -50,3 +51,4 @@ class Job(BaseModel):
     digest: str = ""
     lossy: bool = False
     roof_reads: int = 0
+    seconds: float = 0.0

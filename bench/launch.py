@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,13 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from bench.job import Job
 from bench.records import CellRecord, GateOutcome
 
 #: A worker may take this long before it counts as hung; gates on slow machines run the oracle.
-TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0, "profile": 900.0}
+TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0, "profile": 900.0, "soak": 600.0}
 _STDERR_LINES = 3
 
 
@@ -27,16 +26,18 @@ class Launcher:
     """Starts workers for a run.
 
     Attributes:
-        threads_limit: NUMBA_NUM_THREADS is set to a job's threads, or to this where it is larger.
-        timeout_s: replaces TIMEOUT_S for gate and timed workers where set.
+        timeout_s: replaces TIMEOUT_S for gate and timed workers where set; a soak's own length comes on top.
+        tree: a source tree whose code the workers run, of another revision perhaps; None for our own.
     """
 
     timeout_s: float | None = None
+    tree: Path | None = None
     _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def run(self, job: Job) -> CellRecord:
         """Run one job; never raises for what the worker does. A prepare job's progress goes to our standard error."""
         limit = self.timeout_s if self.timeout_s and job.phase != "prepare" else TIMEOUT_S[job.phase]
+        limit += job.seconds
         with tempfile.TemporaryDirectory(prefix="cplab-") as folder:
             result = Path(folder) / "record.json"
             noise = Path(folder) / "stderr"
@@ -46,7 +47,7 @@ class Launcher:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=None if job.phase == "prepare" else stderr,
-                    env=_environment(job),
+                    env=_environment(job, self.tree),
                     start_new_session=True,
                 )
             self._running = process
@@ -66,14 +67,15 @@ class Launcher:
         timer = threading.Timer(limit, on_timeout)
         timer.start()
         try:
-            process.communicate(job.model_dump_json().encode())
+            # An older tree's worker knows fewer fields, and would refuse those that it does not know.
+            process.communicate(job.model_dump_json(exclude_defaults=True).encode())
         finally:
             timer.cancel()
         if timer_fired.is_set():
             return crashed(job, f"no result within {limit:g} s; the worker was ended")
         try:
-            return CellRecord.model_validate_json(result.read_text(encoding="utf-8"))
-        except (OSError, ValidationError):
+            return _record(result.read_text(encoding="utf-8"), foreign=self.tree is not None)
+        except (OSError, ValueError):
             return crashed(job, _cause(process.returncode, noise))
 
 
@@ -92,12 +94,22 @@ def crashed(job: Job, reason: str) -> CellRecord:
     )
 
 
-def _environment(job: Job) -> dict[str, str]:
+def _record(text: str, foreign: bool) -> CellRecord:
+    """A worker's record; of another tree's, which may be newer, without the fields that this one does not know."""
+    if not foreign:
+        return CellRecord.model_validate_json(text)
+    known = {field.alias or name for name, field in CellRecord.model_fields.items()}
+    return CellRecord.model_validate({name: value for name, value in json.loads(text).items() if name in known})
+
+
+def _environment(job: Job, tree: Path | None) -> dict[str, str]:
     """The caller's environment with a thread pool of the cell's size, in numba and in every BLAS."""
     count = str(job.threads if job.phase != "prepare" else max(2, os.cpu_count() or 1))
     pools = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-    paths = [str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
-    return os.environ | dict.fromkeys(pools, count) | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    paths = [str(tree or Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
+    found = os.environ | dict.fromkeys(pools, count) | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    # The current folder may be our own tree, and would come first.
+    return found | {"PYTHONSAFEPATH": "1"} if tree else found
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -34,6 +34,14 @@ class SweepProgress:
         """A cell is being gated."""
         self._bar.update(self._task, description=f"gate: {cell}")
 
+    def roofline(self, what: str) -> None:
+        """The machine's roofline is being measured."""
+        self._bar.update(self._task, description=f"roofline: {what}")
+
+    def soaking(self, cell: str, seconds: float) -> None:
+        """A cell runs frame after frame."""
+        self._bar.update(self._task, description=f"soak: {cell}", total=None, left=f"{seconds:.0f} s")
+
     def measuring(self, what: str, position: int, cells: int, rounds_left: int) -> None:
         """A worker starts, as number ``position`` of ``cells`` in a round; ``rounds_left`` counts this round."""
         if self._began is None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyperf
 
 from bench.records import CellRecord
-from bench.summary import timed_records
+from bench.timed_rounds import timed_records
 from cplab.cachedir import replacing
 
 

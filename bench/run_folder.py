@@ -13,13 +13,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 from bench.errors import OutputError
+from bench.folder_names import claim, final_name, fresh_sibling, is_hidden, rename_to_free_name
+from bench.plan import PLAN_FILE, Plan
 from bench.pyperf_suite import write_suite
-from bench.records import MACHINE_SCHEMA, CellRecord, Summary
+from bench.records import MACHINE_SCHEMA, ROOFLINE_FILE, CellRecord, Roofline, Summary
 from cplab.cachedir import replacing
 
 RUNS = Path("reports/runs")
@@ -57,12 +58,13 @@ class RunFolder:
         """
         self._final = final
         self._records: list[CellRecord] = []
+        self._ended = False  # it has its own name already
         self._finished = False
         self.path = final
         self._made = [folder for folder in final.parents if not folder.exists()]
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
-            self.path = _fresh_sibling(final)
+            self.path = fresh_sibling(final)
         try:
             with self._writing():
                 _probe(self.path)
@@ -71,6 +73,29 @@ class RunFolder:
         except OutputError:
             _remove(self.path)
             raise
+
+    @classmethod
+    def reopened(cls, path: Path, records: list[CellRecord]) -> Self:
+        """Take up a folder that another process left, to add to it.
+
+        Args:
+            path: hidden, of a process that was killed, or of a run that ended.
+            records: what its ``records.jsonl`` holds; half a line behind them is cut off.
+
+        Raises:
+            OutputError: it cannot be written, or another process has it.
+        """
+        self = cls.__new__(cls)
+        self._final, self._records, self._made = final_name(path), list(records), []
+        self._ended = not is_hidden(path)
+        self._finished = False
+        self.path = path
+        with self._writing():
+            self.path = claim(path) if is_hidden(path) else path
+            self._file = (self.path / "records.jsonl").open("ab", buffering=0)
+            whole = (self.path / "records.jsonl").read_bytes().rfind(b"\n") + 1
+            self._file.truncate(whole)
+        return self
 
     @property
     def records(self) -> list[CellRecord]:
@@ -103,6 +128,22 @@ class RunFolder:
         """
         self._replace("machine.json", _json({"schema": MACHINE_SCHEMA, **facts}, indent=1))
 
+    def write_plan(self, plan: Plan) -> None:
+        """Write ``plan.json``: before anything is measured, and again when the cells are chosen.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace(PLAN_FILE, _json(plan.model_dump(mode="json", by_alias=True), indent=1))
+
+    def write_roofline(self, roofline: Roofline) -> None:
+        """Write ``roofline.json``.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace(ROOFLINE_FILE, _json(roofline.model_dump(mode="json", by_alias=True), indent=1))
+
     def write_summary(self, summary: Summary) -> None:
         """Write ``summary.json``.
 
@@ -129,13 +170,14 @@ class RunFolder:
         if not self._finished:
             with self._writing():
                 self._file.close()
-                self.path = _rename_to_free_name(self.path, self._final)
+                if not self._ended:
+                    self.path = rename_to_free_name(self.path, self._final)
             self._finished = True
         return self.path
 
     def discard(self) -> None:
         """Remove a folder that holds nothing worth keeping, and the parents made for it; nothing after `finish`."""
-        if not self._finished:
+        if not self._finished and not self._ended:
             with suppress(OSError):
                 self._file.close()
             _remove(self.path)
@@ -180,38 +222,6 @@ def _json(data: Any, indent: int | None = None) -> bytes:
     """
     text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
     return json.dumps(json.loads(text), indent=indent).encode("ascii")
-
-
-def _numbered(path: Path, separator: str) -> Iterator[Path]:
-    yield path
-    for number in count(2):
-        yield path.with_name(f"{path.name}{separator}{number}")
-
-
-def _fresh_sibling(final: Path) -> Path:
-    """A new folder beside ``final``, its name starting with a dot."""
-    for candidate in _numbered(final.with_name(f".{final.name}.{os.getpid()}"), "."):
-        with suppress(FileExistsError):
-            candidate.mkdir()
-            return candidate
-    raise AssertionError("numbers do not end")
-
-
-def _rename_to_free_name(folder: Path, wanted: Path) -> Path:
-    """Rename without overwriting: an empty folder claims the name first, since only one process can make it."""
-    for candidate in _numbered(wanted, "-"):
-        try:
-            candidate.mkdir()
-        except FileExistsError:
-            continue
-        try:
-            return folder.rename(candidate)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                with suppress(OSError):
-                    candidate.rmdir()
-                raise
-    raise AssertionError("numbers do not end")
 
 
 def _probe(folder: Path) -> None:

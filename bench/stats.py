@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats as scipy_stats
 
 from bench.records import Interval, Ratio
 
@@ -38,9 +40,45 @@ def median_of_rounds(per_round: Sequence[Sequence[float]]) -> Interval:
     if not rounds:
         raise ValueError("no round has a sample")
     medians = np.array([_median(samples) for samples in rounds])
-    low, high = _interval(medians)
+    low, high = interval(medians)
     least = min(float(min(samples)) for samples in rounds)
     return Interval(p50=float(np.median(medians)), lo=low, hi=high, min=least)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a cell's times scatter, in the unit of its samples. Nothing is dropped for any of them.
+
+    Attributes:
+        mad: median over rounds of how far a round's median is from the median of all rounds.
+        p99: 99th percentile over all frames of all rounds, so a property of frames and not of rounds.
+        outliers: frames outside Tukey's fences of their own round, counted.
+    """
+
+    mad: float
+    p99: float
+    outliers: int
+
+
+def spread(per_round: Sequence[Sequence[float]]) -> Spread:
+    """The scatter of a cell's times.
+
+    Args:
+        per_round: the samples of each round. Empty rounds are left out.
+
+    Raises:
+        ValueError: there is no sample at all, or one is not a positive number.
+    """
+    rounds = [samples for samples in per_round if len(samples)]
+    if not rounds:
+        raise ValueError("no round has a sample")
+    medians = np.array([_median(samples) for samples in rounds])
+    frames = np.concatenate([np.asarray(samples, np.float64) for samples in rounds])
+    return Spread(
+        mad=float(np.median(np.abs(medians - np.median(medians)))),
+        p99=float(np.percentile(frames, 99)),
+        outliers=sum(tukey_outliers(samples) for samples in rounds),
+    )
 
 
 def paired_ratio(
@@ -61,11 +99,25 @@ def paired_ratio(
     Raises:
         ValueError: a sample is not a positive number.
     """
+    logs = paired_logs(b_per_round, a_per_round)
+    return ratio_of_logs(logs) if len(logs) else None
+
+
+def paired_logs(
+    a_per_round: Mapping[int, Sequence[float]], b_per_round: Mapping[int, Sequence[float]]
+) -> NDArray[np.float64]:
+    """``log(median(a) / median(b))`` of each round that both have, ``[rounds]`` in ascending order of rounds.
+
+    Raises:
+        ValueError: a sample is not a positive number.
+    """
     common = [number for number in sorted(a_per_round) if len(a_per_round[number]) and len(b_per_round.get(number, ()))]
-    if not common:
-        return None
-    logs = np.array([math.log(_median(b_per_round[number]) / _median(a_per_round[number])) for number in common])
-    low, high = _interval(logs)
+    return np.array([math.log(_median(a_per_round[number]) / _median(b_per_round[number])) for number in common])
+
+
+def ratio_of_logs(logs: NDArray[np.float64]) -> Ratio:
+    """The median of log-ratios ``[rounds]`` and its interval, as ratios."""
+    low, high = interval(logs)
     return Ratio(ratio=math.exp(float(np.median(logs))), lo=math.exp(low), hi=math.exp(high))
 
 
@@ -86,10 +138,11 @@ def _median(samples: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-def _interval(rounds: NDArray[np.float64]) -> tuple[float, float]:
-    """95 % percentile interval of the median over ``rounds [n]``; their range where n < 3."""
-    if len(rounds) < FEWEST_ROUNDS:
-        return float(rounds.min()), float(rounds.max())
-    picks = np.random.default_rng(_SEED).integers(0, len(rounds), (RESAMPLES, len(rounds)))
-    low, high = np.percentile(np.median(rounds[picks], axis=1), [2.5, 97.5])
-    return float(low), float(high)
+def interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """95 % bootstrap interval (percentile) of the median of ``values [rounds]``; their range where n < 3."""
+    if len(values) < FEWEST_ROUNDS:
+        return float(values.min()), float(values.max())
+    found = scipy_stats.bootstrap(
+        (values,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(_SEED)
+    ).confidence_interval
+    return float(found.low), float(found.high)

@@ -17,21 +17,24 @@ from bench.records import (
     CellSummary,
     Fidelity,
     ModelFacts,
+    Reference,
     RunFacts,
     Status,
     Summary,
     Talker,
     Tier,
 )
-from bench.stats import median_of_rounds, paired_ratio, tukey_outliers
+from bench.repeatability import repeatability
+from bench.repeating import disturbed_rounds
+from bench.soak import soak_of
+from bench.stats import median_of_rounds, paired_ratio, spread
+from bench.timed_rounds import Key, Rounds, baseline_rounds, rounds_of, timed_records, when
+from cplab.tablet import TABLET
 
 FRAME_MS = 80.0
 """Audio in one frame: 12.5 frames a second."""
 
 _SEVERITY: dict[Status, int] = {"skip": 0, "pass": 1, "fail": 2, "crash": 3}
-
-Key = tuple[str, int]
-Rounds = dict[int, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class CellInfo:
         fidelity: share of codes equal to the f32 golden's, where it was measured.
         reason: why there is nothing to measure, where that is known beforehand.
         engine_note: what the variant says of the engine that it runs on.
+        revision: the commit whose code runs, where that is another tree's.
+        source_digest: of the sources that the variant is made of (`bench.sources`).
     """
 
     variant: str
@@ -54,6 +59,8 @@ class CellInfo:
     fidelity: Fidelity = field(default_factory=Fidelity)
     reason: str = ""
     engine_note: str = ""
+    revision: str = ""
+    source_digest: str = ""
 
 
 def summarise(
@@ -87,11 +94,14 @@ def summarise(
     if len(names := {record.model for record in records}) > 1:
         raise ValueError(f"records of several models in one run: {', '.join(sorted(names))}")
     for record in records:
-        if (record.variant, record.threads) not in by_cell:
+        owner = record.twin_of or record.variant
+        if (owner, record.threads) not in by_cell:
             raise ValueError(f"a record of {record.variant} x {record.threads}, which is not described")
-        by_cell[record.variant, record.threads].append(record)
+        if not record.twin_of or record.gate.status in ("fail", "crash"):
+            # Times under a cell's second name are the A/A's alone; what goes wrong there went wrong in the cell.
+            by_cell[owner, record.threads].append(record)
     timed = timed_records(records)
-    against = _baseline_rounds(timed, baseline)
+    against = baseline_rounds(timed, baseline)
     return Summary(
         model=model,
         machine=machine,
@@ -102,45 +112,14 @@ def summarise(
         ],
         talker=talker,
         roof={"threads": _roof_gbps(timed)},
+        reference=Reference(name=TABLET.name, talker_ms=TABLET.talker_ms, cp_ms=TABLET.cp_ms, rtf=TABLET.rtf),
+        repeatability=repeatability(records),
+        soak=soak_of(records),
     )
 
 
-def timed_records(records: Iterable[CellRecord]) -> dict[Key, list[CellRecord]]:
-    """The records whose times count, by cell and in order of their rounds.
-
-    A cell of which any record, of either phase, failed or crashed is left out as a whole; so is one without samples.
-    """
-    kept: dict[Key, list[CellRecord]] = {}
-    wrong: set[Key] = set()
-    for record in sorted(records, key=_when):
-        key = (record.variant, record.threads)
-        if record.gate.status in ("fail", "crash"):
-            wrong.add(key)
-        elif record.phase == "timed" and record.gate.status == "pass" and record.samples_ns:
-            kept.setdefault(key, []).append(record)
-    return {key: found for key, found in kept.items() if key not in wrong}
-
-
-def _when(record: CellRecord) -> tuple[bool, int, int]:
-    return record.phase != "gate", record.round, record.order
-
-
-def _rounds(timed: list[CellRecord]) -> Rounds:
-    """Samples by round; a round that was measured again holds both measurements."""
-    rounds: Rounds = {}
-    for record in timed:
-        rounds.setdefault(record.round, []).extend(record.samples_ns)
-    return rounds
-
-
-def _baseline_rounds(timed: dict[Key, list[CellRecord]], baseline: str) -> Rounds:
-    """The baseline's samples at its fastest thread count; empty where none passed."""
-    candidates = [_rounds(found) for (variant, _), found in timed.items() if variant == baseline]
-    return min(candidates, key=lambda rounds: median_of_rounds(list(rounds.values())).p50, default={})
-
-
 def _cell(info: CellInfo, records: list[CellRecord], timed: list[CellRecord], baseline: Rounds) -> CellSummary:
-    in_order = sorted(records, key=_when)
+    in_order = sorted(records, key=when)
     judge = max(in_order, key=lambda record: _SEVERITY[record.gate.status], default=None)
     gate: Status = judge.gate.status if judge else "skip"
     detail = _detail(judge, in_order)
@@ -165,6 +144,8 @@ def _cell(info: CellInfo, records: list[CellRecord], timed: list[CellRecord], ba
         "checks": judge.gate.checks if judge else [],
         "reason": info.reason or reason,
         "engine_note": info.engine_note,
+        "revision": info.revision,
+        "source_digest": info.source_digest,
     }
     times = _times(timed, shared["bytes_per_frame"], baseline) if timed else {}
     return CellSummary(**shared, **times)
@@ -183,9 +164,10 @@ def _detail(judge: CellRecord | None, in_order: list[CellRecord]) -> str:
 
 
 def _times(timed: list[CellRecord], bytes_per_frame: int | None, baseline: Rounds) -> dict[str, Any]:
-    rounds = _rounds(timed)
+    rounds = rounds_of(timed)
     per_round_ms = [[sample / 1e6 for sample in samples] for samples in rounds.values()]
     cp_ms = median_of_rounds(per_round_ms)
+    scatter = spread(per_round_ms)
     first_call_ns = _median(record.first_call_ns for record in timed)
     found = {
         "rounds": len(rounds),
@@ -199,7 +181,13 @@ def _times(timed: list[CellRecord], bytes_per_frame: int | None, baseline: Round
         "load_s": _median(record.load_s for record in timed),
         "compile_s": _median(record.compile_s for record in timed),
         "rss_mb": max((record.rss_mb for record in timed if record.rss_mb is not None), default=None),
-        "outliers": sum(tukey_outliers(samples) for samples in rounds.values()),
+        "mad_ms": scatter.mad,
+        "p99_ms": scatter.p99,
+        "outliers": scatter.outliers,
+        "macs_per_frame": _first(record.facts.get("macs_per_frame") for record in timed),
+        "joules_per_frame": _median(record.facts.get("joules_per_frame") for record in timed),
+        "energy_reason": next((text for record in timed if (text := record.facts.get("energy_reason"))), ""),
+        "disturbed": disturbed_rounds(timed),
     }
     if not bytes_per_frame:
         return found

@@ -1,81 +1,40 @@
 """A sweep: gate the cells, measure the right ones in interleaved rounds, write everything down.
 
 Order of things: the model, its golden and the compiled kernels are made before the clock starts; each cell is gated
-in a process of its own; then rounds follow, in each of which every cell gets one fresh process, in a shuffled order,
-so that what the machine does meanwhile touches all of them alike. A worker that dies costs one cell.
+in a process of its own; then rounds follow, in each of which every cell gets one fresh process, in a shuffled order or
+one that turns round every time, so that what the machine does meanwhile touches all of them alike. A worker that dies
+costs one cell. What is to be done stands in the run's folder before it is done (`bench.plan`), and so does every
+record: a run that was killed can be gone on with (`bench.resuming`).
 """
 
 from __future__ import annotations
 
-import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import reports
-from bench import machine
 from bench.budget import Budget
-from bench.cells import LEAST_ROUNDS, Cell, Chosen, default_cells, every_cell, quick_ms
-from bench.job import Job
-from bench.launch import Launcher
+from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
+from bench.options import Options
+from bench.plan import Plan
+from bench.plan_summary import summary_of
 from bench.progress import SweepProgress
-from bench.records import CellRecord, Fidelity, ModelFacts, RunFacts, Summary
-from bench.run_folder import RUNS, RunFolder, run_folder_path
-from bench.summary import CellInfo, summarise
-from cplab import __version__
+from bench.records import CellRecord, Summary
+from bench.repeatability import twin_name
+from bench.repeating import Repeats
+from bench.rounds import order_of_round, worth_more
+from bench.run_folder import RunFolder
+from bench.run_roofline import RunRoofline
+from bench.sweep_start import Start, begin
+from bench.sweep_workers import Workers
 from cplab.cpus import allowed_cpus
-from cplab.errors import CplabError
-from cplab.variant import Variant
 
-#: Frames that a sweep's gate looks at, with every check.
-GATE_FRAMES = 2
 ROOF_READS = 2
 #: Frames and readings when a cell is measured again because it was faster than its roof.
 AGAIN_READS = 8
-BASELINE = "recompute_f16"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the user asked for.
-
-    Attributes:
-        model: a path or a name.
-        variants: implementations, in order.
-        threads: thread counts, or None for the machine's own list.
-        everything: all variants at all thread counts, without a budget.
-        rounds: how many, or None for as many as fit (at least LEAST_ROUNDS).
-        frames: timed frames a worker, or None for as many as fit.
-        budget_s: seconds from the first gate to the last round.
-        least_rounds: how few rounds may do where time is short.
-        quick: fewer cells.
-        out: folder for runs.
-        golden: a golden file, or "" for the model's own.
-        variant_files: Python files with variants that are not installed.
-        seed: of the shuffle.
-        write: write a run folder.
-    """
-
-    model: str
-    variants: list[Variant]
-    threads: list[int] | None = None
-    everything: bool = False
-    rounds: int | None = None
-    frames: int | None = None
-    budget_s: float = 240.0
-    least_rounds: int = LEAST_ROUNDS
-    quick: bool = False
-    out: Path = RUNS
-    golden: str = ""
-    variant_files: list[str] = field(default_factory=list)
-    seed: int = 0
-    write: bool = True
-    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,154 +49,179 @@ def sweep(options: Options) -> Outcome:
     """Run a sweep.
 
     Raises:
-        CplabError: the model, its golden or the output folder cannot be had; nothing is measured then.
+        cplab.errors.CplabError: the model, its golden or the output folder cannot be had; nothing is measured then.
     """
-    return _Sweep(options).run()
+    return go_on(begin(options))
+
+
+def go_on(start: Start) -> Outcome:
+    """Measure what a start has not measured yet, and write everything that comes of it."""
+    return _Sweep(start).run()
 
 
 class _Sweep:
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.launcher = Launcher(options.timeout_s)
-        self.by_name = {variant.name: variant for variant in options.variants}
-        self.started = datetime.now(UTC)
-        self.facts = machine.facts(Path.cwd())
-        listed, reason = machine.thread_list()
-        self.threads = options.threads or listed
-        self.threads_reason = "as asked" if options.threads else reason
-        self.records: list[CellRecord] = []
+    def __init__(self, start: Start) -> None:
+        self.start, self.options, self.folder = start, start.options, start.folder
+        self.plan: Plan = start.plan
+        self.facts = start.facts
+        self.records: list[CellRecord] = list(start.records)
         self.interrupted = False
+        options = start.options
         limit = None if options.everything else options.budget_s
         self.budget = Budget(limit, options.rounds, options.frames, options.least_rounds)
-        self.golden = options.golden
-        self.digest = ""
+        self.adaptive = options.rounds is None and limit is not None
+        self.workers = Workers(options, start.prepared)
+        self.twins: dict[Cell, Cell] = {}
+        self.repeats = Repeats()
+        self.roofline = RunRoofline(options.roofline, self.facts, self.folder)
 
     def run(self) -> Outcome:
-        options = self.options
-        commit, dirty = machine.git_state(Path.cwd())
-        folder = None
-        if options.write:
-            folder = RunFolder(run_folder_path(machine.machine_id(), self.started, commit, dirty, options.out))
         try:
-            prepared = self._prepare()
-            self.golden, self.digest = prepared.facts["golden"], prepared.facts["digest"]
-            self.budget.begin()
-            git = (commit, dirty)
-            with SweepProgress() as progress:
-                chosen = self._measure(progress, folder)
-                summary = self._summary(chosen, prepared, git)
-                suspects = [Cell(cell.variant, cell.threads) for cell in summary.cells if cell.roof_suspect]
-                if suspects and not self.interrupted:
-                    self._measure_again(suspects, chosen, progress, folder)
-                    summary = self._summary(chosen, prepared, git)
+            self.budget.begin(self.start.spent_s)
+            with SweepProgress() as progress, self._interruptible():
+                chosen = self._choose(progress)
+                self.roofline.measure((cell.threads for cell in chosen.passing()), progress.roofline)
+                self._rounds(chosen, progress)
+                self._again_where_above_the_roof(chosen, progress)
+                if self.options.soak_s:
+                    self._soak(chosen, progress)
         except BaseException:
-            if folder is not None and not self.records:
-                folder.discard()
+            if self.folder is not None and not self.records:
+                self.folder.discard()
             raise
-        return Outcome(summary, self._write(folder, summary) if folder is not None else None)
+        summary = self._summary()
+        return Outcome(summary, self._write(self.folder, summary) if self.folder is not None else None)
 
-    def _prepare(self) -> CellRecord:
+    def _choose(self, progress: SweepProgress) -> Chosen:
+        """Gate the cells; those that a killed run had gated already are taken as they are."""
         options = self.options
-        job = Job(phase="prepare", model=options.model, golden=options.golden, variant_files=options.variant_files)
-        record = self.launcher.run(job)
-        if record.gate.status != "skip":
-            raise CplabError(record.gate.detail)
-        return record
-
-    def _measure(self, progress: SweepProgress, folder: RunFolder | None) -> Chosen:
-        options = self.options
-        chosen = Chosen({}, [])
+        known = {Cell(r.variant, r.threads): r for r in self.records if r.phase == "gate"}
 
         def gate(cell: Cell) -> CellRecord:
+            if cell in known:
+                return known[cell]
             progress.gating(str(cell))
-            record = self._keep(self.launcher.run(self._job("gate", cell)), folder)
-            chosen.gated[cell] = record
-            return record
+            return self._keep(self.workers.gate(cell))
 
-        with self._interruptible():
-            if options.everything or options.threads is not None:
-                picked = every_cell(options.variants, self.threads, gate)
-            else:
-                physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
-                picked = default_cells(
-                    options.variants,
-                    self.threads,
-                    physical,
-                    gate,
-                    remaining_s=self.budget.remaining_s,
-                    rounds=self.budget.wanted_rounds,
-                    quick=options.quick,
-                )
-            chosen = picked
-            self.facts["prefetch_bytes"] = {
-                str(cell): record.facts["prefetch_bytes"]
-                for cell, record in chosen.gated.items()
-                if record.facts.get("prefetch_bytes")
+        variants = [contender.variant for contender in options.contenders]
+        if self.plan.cells is not None:
+            cells = [Cell(name, threads) for name, threads in self.plan.cells]
+            chosen = Chosen({cell: gate(cell) for cell in cells}, list(self.plan.left_out))
+        elif options.pair is not None:
+            chosen = Chosen({cell: gate(cell) for cell in (options.pair.a, options.pair.b)}, [])
+        elif options.everything or options.threads is not None:
+            chosen = every_cell(variants, self.plan.threads, gate)
+        else:
+            physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
+            chosen = default_cells(
+                variants,
+                self.plan.threads,
+                physical,
+                gate,
+                remaining_s=self.budget.remaining_s,
+                rounds=self.budget.wanted_rounds,
+                quick=options.quick,
+            )
+        self._note_prefetch(chosen)
+        if self.plan.cells is None:
+            found = {
+                "cells": [(c.variant, c.threads) for c in chosen.gated],
+                "left_out": [*options.left_out, *chosen.left_out],
             }
-            self._rounds(chosen, progress, folder)
+            self.plan = self.plan.model_copy(update=found)
+            if self.folder is not None:
+                self.folder.write_plan(self.plan)
+        if options.aa:
+            original = options.pair.a if options.pair else leading_cell(chosen, variants)
+            if original is not None and original in chosen.passing():
+                self.twins = {Cell(twin_name(original.variant), original.threads): original}
         return chosen
 
-    def _rounds(self, chosen: Chosen, progress: SweepProgress, folder: RunFolder | None) -> None:
-        shuffle = random.Random(self.options.seed)
-        alive = chosen.passing()
+    def _note_prefetch(self, chosen: Chosen) -> None:
+        self.facts["prefetch_bytes"] = {
+            str(cell): record.facts["prefetch_bytes"]
+            for cell, record in chosen.gated.items()
+            if record.facts.get("prefetch_bytes")
+        }
+
+    def _rounds(self, chosen: Chosen, progress: SweepProgress) -> None:
+        measured = {(r.variant, r.threads, r.round) for r in self.records if r.phase == "timed"}
+        wrong = {(r.twin_of or r.variant, r.threads) for r in self.records if r.gate.status in ("fail", "crash")}
+        alive = [*chosen.passing(), *self.twins]
+        alive = [cell for cell in alive if _key(self.twins.get(cell, cell)) not in wrong]
         number = 0
         while alive and self.budget.another_round(number):
+            due = alive
+            if self.adaptive and number >= self.budget.least_rounds:
+                due = worth_more(
+                    alive,
+                    self.records,
+                    baseline=self.plan.baseline,
+                    together=[*self.twins, *self.twins.values()],
+                    pair=self.options.pair,
+                )
+            due = [cell for cell in due if cell in alive]
+            if not due:
+                break
             began = time.monotonic()
-            order = shuffle.sample(alive, len(alive))
+            order = order_of_round(due, number, self.options.order, self.options.seed)
             for position, cell in enumerate(order):
+                if cell not in alive or (*_key(cell), number) in measured:
+                    continue
                 what = f"round {number + 1}, {cell}"
                 progress.measuring(what, position, len(order), self.budget.rounds_left(number))
-                frames = self.budget.frames_of(quick_ms(chosen.gated[cell]), len(order), number)
+                frames = self.budget.frames_of(self._quick_ms(cell, chosen), len(order), number)
                 started = time.monotonic()
                 reads = 1 if self.options.quick else ROOF_READS
-                record = self._time(cell, chosen, folder, frames, reads, number, position)
+                record = self._time(cell, chosen, frames, reads, number, position)
                 if record.gate.status == "pass":
                     self.budget.worker_took(time.monotonic() - started, record)
-                else:
-                    alive.remove(cell)
+                if self.repeats.wanted(record):
+                    progress.measuring(f"disturbed, again: {cell}", position, len(order), 1)
+                    record = self._time(cell, chosen, frames, reads, number, position, disturbed=record)
+                if record.gate.status != "pass":
+                    original = self.twins.get(cell, cell)
+                    alive = [other for other in alive if self.twins.get(other, other) != original]
             self.budget.round_took(time.monotonic() - began)
             number += 1
 
+    def _quick_ms(self, cell: Cell, chosen: Chosen) -> float:
+        return quick_ms(chosen.gated[self.twins.get(cell, cell)])
+
     def _time(
-        self, cell: Cell, chosen: Chosen, folder: RunFolder | None, frames: int, reads: int, number: int, order: int
-    ) -> CellRecord:
-        lossy = bool(chosen.gated[cell].facts.get("lossy_weights"))
-        job = self._job("timed", cell, frames=frames, round_number=number, order=order)
-        return self._keep(self.launcher.run(job.model_copy(update={"lossy": lossy, "roof_reads": reads})), folder)
+        self, cell: Cell, chosen: Chosen, frames: int, reads: int, number: int, order: int,
+        disturbed: CellRecord | None = None,
+    ) -> CellRecord:  # fmt: skip
+        original = self.twins.get(cell, cell)
+        lossy = bool(chosen.gated[original].facts.get("lossy_weights"))
+        record = self.workers.timed(cell, original, frames=frames, reads=reads, number=number, order=order, lossy=lossy)
+        return self._keep(record if disturbed is None else self.repeats.made(disturbed, record))
 
-    def _measure_again(
-        self, suspects: list[Cell], chosen: Chosen, progress: SweepProgress, folder: RunFolder | None
-    ) -> None:
+    def _again_where_above_the_roof(self, chosen: Chosen, progress: SweepProgress) -> None:
         """One more round for cells faster than their roof, with many readings; what still is, stays marked."""
-        number = 1 + max(record.round for record in self.records)
-        with self._interruptible():
-            for position, cell in enumerate(suspects):
-                progress.measuring(f"above its roof, again: {cell}", position, len(suspects), 1)
-                self._time(cell, chosen, folder, AGAIN_READS, AGAIN_READS, number, position)
+        cells = self._summary().cells
+        suspects = [Cell(cell.variant, cell.threads) for cell in cells if cell.roof_suspect or cell.above_roofline]
+        self.roofline.measure_again((cell.threads for cell in cells if cell.above_roofline), progress.roofline)
+        number = 1 + max((record.round for record in self.records), default=0)
+        for position, cell in enumerate(suspects):
+            progress.measuring(f"above its roof, again: {cell}", position, len(suspects), 1)
+            self._time(cell, chosen, AGAIN_READS, AGAIN_READS, number, position)
 
-    def _job(self, phase: Any, cell: Cell, *, frames: int = 0, round_number: int = 0, order: int = 0) -> Job:
-        options = self.options
-        return Job(
-            phase=phase,
-            model=options.model,
-            variant=cell.variant,
-            threads=cell.threads,
-            variant_files=options.variant_files,
-            golden=self.golden,
-            digest=self.digest,
-            cpus=machine.pinning(cell.threads),
-            round=round_number,
-            order=order,
-            frames=frames,
-            first_frame=round_number * max(frames, 1) + 2,
-            gate_frames=GATE_FRAMES,
-            quick_frames=1 if options.quick else 2,
-        )
+    def _soak(self, chosen: Chosen, progress: SweepProgress) -> None:
+        """Frame after frame of the fastest cell, exact ones first."""
+        timed = [(not cell.exact, cell.cp_ms.p50, cell) for cell in self._summary().cells if cell.cp_ms is not None]
+        if not timed or any(record.phase == "soak" for record in self.records):
+            return
+        fastest = min(timed, key=lambda entry: entry[:2])[2]
+        cell = Cell(fastest.variant, fastest.threads)
+        progress.soaking(str(cell), self.options.soak_s or 0.0)
+        lossy = bool(chosen.gated[cell].facts.get("lossy_weights"))
+        self._keep(self.workers.soak(cell, seconds=self.options.soak_s or 0.0, lossy=lossy))
 
-    def _keep(self, record: CellRecord, folder: RunFolder | None) -> CellRecord:
+    def _keep(self, record: CellRecord) -> CellRecord:
         self.records.append(record)
-        if folder is not None:
-            folder.append(record)
+        if self.folder is not None:
+            self.folder.append(record)
         return record
 
     @contextmanager
@@ -247,56 +231,11 @@ class _Sweep:
         except KeyboardInterrupt:
             self.interrupted = True
 
-    def _summary(self, chosen: Chosen, prepared: CellRecord, git: tuple[str, bool]) -> Summary:
-        options = self.options
-        timed = [record for record in self.records if record.phase == "timed"]
-        infos = [self._info(cell, record) for cell, record in chosen.gated.items()]
-        missing = ["talker: not measured by this version of the lab; the tablet's 29.3 ms stand in"]
-        return summarise(
-            self.records,
-            infos,
-            model=ModelFacts(
-                name=options.model,
-                spec=prepared.facts["spec"],
-                digest=prepared.facts["digest"],
-                synthetic=prepared.facts["synthetic"],
-            ),
-            machine=self.facts,
-            run=RunFacts(
-                command=_command(),
-                seed=options.seed,
-                rounds=max((record.round + 1 for record in timed), default=0),
-                frames_per_round=max((len(record.samples_ns) for record in timed), default=0),
-                started_utc=f"{self.started:%Y-%m-%dT%H:%M:%SZ}",
-                elapsed_s=round(self.budget.elapsed_s(), 1),
-                interrupted=self.interrupted,
-                commit=git[0],
-                dirty=git[1],
-                tool_version=__version__,
-                golden=f"{prepared.facts['golden_frames']} frames, codes by {prepared.facts['golden_reference']}",
-                thread_list=self.threads,
-                thread_list_reason=self.threads_reason,
-                not_measured=[*missing, *chosen.left_out],
-            ),
-            baseline=BASELINE if BASELINE in self.by_name else options.variants[0].name,
+    def _summary(self) -> Summary:
+        summary = summary_of(
+            self.plan, self.records, self.facts, elapsed_s=self.budget.elapsed_s(), interrupted=self.interrupted
         )
-
-    def _info(self, cell: Cell, gated: CellRecord) -> CellInfo:
-        variant = self.by_name[cell.variant]
-        found = gated.facts
-        fidelity = Fidelity(teacher_forced=found.get("teacher_forced"), free_running=found.get("free_running"))
-        lossy = int(found.get("lossy_weights") or 0)
-        return CellInfo(
-            variant=variant.name,
-            format=variant.format,
-            arithmetic=variant.arithmetic,
-            tier="quality" if lossy else variant.tier,
-            threads=cell.threads,
-            lossy_weights=lossy,
-            fidelity=fidelity,
-            reason=gated.reason,
-            engine_note=str(found.get("engine_note") or ""),
-        )
+        return self.roofline.marked(summary)
 
     def _write(self, folder: RunFolder, summary: Summary) -> Path:
         folder.write_machine(self.facts)
@@ -307,5 +246,5 @@ class _Sweep:
         return folder.finish()
 
 
-def _command() -> str:
-    return " ".join(["python -m bench", *sys.argv[1:]])
+def _key(cell: Cell) -> tuple[str, int]:
+    return cell.variant, cell.threads

@@ -36,9 +36,12 @@ class TimedCodes:
 
     def wrong(self) -> str:
         """What is wrong with the first call that has other codes than it must, or ""; call it after the timing."""
+        retold: dict[int, NDArray[np.int32] | None] = {}
         for number, (frame, codes) in enumerate(self._given):
             whose = "the golden's" if not self.own else "its own with a trace"
-            wanted = self._retold(frame) if self.own else self.golden.codes[frame : frame + 1]
+            if self.own and frame not in retold:
+                retold[frame] = self._retold(frame)
+            wanted = retold[frame] if self.own else self.golden.codes[frame : frame + 1]
             if wanted is None or codes.tolist() != wanted.tolist():
                 which = "first call" if number == 0 else "timed call"
                 return f"frame {frame}: the {which} gave other codes than {whose}"

@@ -182,6 +182,67 @@ def export(
     return GOOD
 
 
+@app.command()
+def orchestrate(
+    talker: Annotated[
+        str, typer.Option(help="A talker's GGUF file, or synthetic-talker:0.6b.")
+    ] = "synthetic-talker:0.6b",
+    cp: Annotated[str, typer.Option("--cp", help="The code predictor, as --model elsewhere.")] = "synthetic:0.6b",
+    variant: Annotated[str, typer.Option(help="Which implementation.")] = "kv_bf16",
+    threads: Annotated[int | None, typer.Option(help="Of talker and code predictor. Default: all CPUs.")] = None,
+    frames: Annotated[int, typer.Option(help="How many at most.")] = 26,
+    dump: Annotated[
+        Path | None, typer.Option(metavar="FILE.npz", help="A talker dump: speak its prompt by its rules, and compare.")
+    ] = None,
+    teacher: Annotated[
+        Path | None, typer.Option(metavar="FILE.npy", help="Codes [frames, 16] that are fed back.")
+    ] = None,
+    penalty: Annotated[
+        float | None, typer.Option("--repetition-penalty", help="Of CB0s. Default: the dump's, or none.")
+    ] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw CB0 instead of taking the largest logit.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Of --sample. Default: 0.")] = None,
+    check_pools: Annotated[
+        int, typer.Option(metavar="ROUNDS", help="Measure both alone and in the loop, in turns.")
+    ] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write codes.npy and times.json there.")] = None,
+) -> int:
+    """Talker and code predictor, frame by frame: the figures of a whole utterance beside the tablet's."""
+    from cplab.cpus import allowed_cpus
+
+    count = allowed_cpus() if threads is None else threads
+    if seed is not None and not sample:
+        raise BadInputError("--seed is of --sample, which is not asked for")
+    if (seed is not None and seed < 0) or check_pools < 0:
+        raise BadInputError("--seed and --check-pools: numbers of at least 0 are wanted")
+    size_pool(count)
+
+    from cplab.cachedir import require_writable
+    from cplab.cb0 import Sampling
+    from cplab.orchestrate_compare import compared
+    from cplab.orchestrate_prepare import Asked, prepared
+    from cplab.orchestrate_show import TIMES, show, show_pools, write_files
+    from cplab.thread_pools import check_pools as measured
+
+    sampling = Sampling(seed or 0) if sample else None
+    asked = Asked(talker, cp, variant, count, frames, dump, teacher, penalty, sampling)
+    if out is not None:
+        require_writable(out / TIMES)
+    with prepared(asked) as ready:
+        with ticking("frames", ready.frames) as tick:
+            run = ready.speech.run(ready.frames, tick)
+        against = None if ready.dump is None else compared(run, ready.dump)
+        show(run, ready, asked, against, console)
+        pools = None
+        if check_pools:
+            with ticking("rounds", check_pools) as tick:
+                pools = measured(ready.speech, run, check_pools, count, tick)
+            show_pools(pools, console)
+    if out is not None:
+        write_files(out, run, asked, against, pools)
+    return GOOD if against is None or against.sums_are_right else GATE_FAILED
+
+
 def main() -> None:
     """Entry point of the ``cplab`` script."""
     sys.exit(run(app))

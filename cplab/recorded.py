@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from cplab.errors import BadInputError
 from cplab.sources.checkpoint import Checkpoint
+from cplab.spec import Spec
 
 Float32 = NDArray[np.float32]
+Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
@@ -87,6 +89,26 @@ def read_cb0(path: Path, checkpoint: Checkpoint) -> Float32:
         raise BadInputError(f"{path}: CB0 codes {cb0.min()}..{cb0.max()}; the talker has 0..{len(table) - 1}")
     embedded: Float32 = table[cb0]
     return embedded
+
+
+def read_codes(path: Path, spec: Spec, talker_vocab: int) -> Int32:
+    """Whole frames of codes, CB0 first, ``[F, groups]`` int32.
+
+    Args:
+        path: a .npy of integers.
+        spec: of the code predictor.
+        talker_vocab: codes that CB0 may be.
+
+    Raises:
+        BadInputError: no such file, no integers, another shape, codes that are in no table.
+    """
+    codes = _npy(path)
+    if not np.issubdtype(codes.dtype, np.integer) or codes.ndim != 2 or codes.shape[1] != spec.groups or not len(codes):
+        raise BadInputError(f"{path}: {codes.dtype} {list(codes.shape)}; codes are integers [frames, {spec.groups}]")
+    highest = np.array([talker_vocab] + [spec.vocab] * spec.passes)
+    if (codes < 0).any() or (codes >= highest).any():
+        raise BadInputError(f"{path}: codes outside their tables ({talker_vocab} for CB0, {spec.vocab} for the others)")
+    return codes.astype(np.int32)
 
 
 def codec_embedding(checkpoint: Checkpoint) -> Float32:

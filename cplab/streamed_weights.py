@@ -46,7 +46,7 @@ class StreamedWeights:
         spec = model.spec
         with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
             parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
-        self._memory, start = _huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, _ in parts))
+        self._memory, start = huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, _ in parts))
         at = 0
         streams = []
         for arrays, columns in parts:
@@ -132,7 +132,7 @@ def _round_up(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def _huge_block(size: int) -> tuple[_Bytes, int]:
+def huge_block(size: int) -> tuple[_Bytes, int]:
     """Memory on huge pages where the system grants them (Linux, ``madvise``), and its address."""
     block = mmap.mmap(-1, size + _HUGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):

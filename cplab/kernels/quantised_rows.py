@@ -71,7 +71,8 @@ def emit_quantised_unit(builder: Any, kind: Quantised, unit: Unit) -> None:
     def lines_of(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
         _emit_lines(builder, kind, unit, tile, lines, first, last)
 
-    emit_unit(builder, unit, quantised_shapes(builder, kind), lines, RECORD_BYTES * kind.line_steps, LANE_OF, lines_of)
+    step_bytes = v.CACHE_LINE, RECORD_BYTES * kind.line_steps
+    emit_unit(builder, unit, quantised_shapes(builder, kind), lines, step_bytes, LANE_OF, lines_of)
 
 
 def _emit_lines(builder: Any, kind: Quantised, unit: Unit, tile: Tile, lines: Any, first: Any, last: Any) -> None:

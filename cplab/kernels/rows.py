@@ -34,7 +34,15 @@ def emit_float_unit(builder: Any, code: int, unit: Unit) -> None:
         _emit_steps(builder, code, unit, tile, first, last)
 
     count = builder.lshr(unit.n, v.i64(5))
-    emit_unit(builder, unit, float_shapes(builder, code), count, 4 * _STEP, list(range(v.LANES)), steps)
+    emit_unit(
+        builder,
+        unit,
+        float_shapes(builder, code),
+        count,
+        (2 * v.BYTES_PER_16[code], 4 * _STEP),
+        list(range(v.LANES)),
+        steps,
+    )
 
 
 def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, last: Any) -> None:

@@ -95,7 +95,13 @@ def register_vectors(builder: Any) -> int:
 
 
 def emit_unit(
-    builder: Any, unit: Unit, shapes: Shapes, steps: Any, step_bytes: int, lane_of: list[int], emit: EmitSteps
+    builder: Any,
+    unit: Unit,
+    shapes: Shapes,
+    steps: Any,
+    step_bytes: tuple[int, int],
+    lane_of: list[int],
+    emit: EmitSteps,
 ) -> None:
     """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
 
@@ -104,17 +110,45 @@ def emit_unit(
         unit: the operands.
         shapes: the tiles to cut it into; the last has one token.
         steps: how many steps the columns make (emitted int64).
-        step_bytes: bytes of activations that one token takes in a step.
+        step_bytes: bytes of weights that one row, and of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
-    chunk = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(step_bytes)))
-    chunk = builder.select(builder.icmp_signed("<", chunk, v.i64(1)), v.i64(1), chunk)
+    of_weights, of_activations = step_bytes
+    cut = _cut(builder, unit, steps, of_weights, of_activations)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
-            room = _emit_tokens(builder, unit, steps, chunk, (tokens, rows), first, turn, emit)
+            room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit)
             _reduce(builder, unit, room, tokens, first, lane_of)
+
+
+class _Cut(NamedTuple):
+    """How columns are cut into chunks; int64 of the emitted code but for the last.
+
+    Attributes:
+        steps: steps in a row.
+        chunk: steps in a chunk; the last may be shorter.
+        chunks: how many there are.
+        step_bytes: bytes of weights that a row takes in a step.
+    """
+
+    steps: Any
+    chunk: Any
+    chunks: Any
+    step_bytes: int
+
+
+def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int, of_activations: int) -> _Cut:
+    """As few chunks as the first-level cache allows, of much the same length."""
+
+    def split(a: Any, b: Any) -> Any:
+        return builder.udiv(builder.add(a, builder.sub(b, v.i64(1))), b)
+
+    fit = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(of_activations)))
+    fit = builder.select(builder.icmp_signed("<", fit, v.i64(1)), v.i64(1), fit)
+    chunk = v.opaque(builder, split(steps, split(steps, fit)))
+    return _Cut(steps, chunk, v.opaque(builder, split(steps, chunk)), of_weights)
 
 
 def _least_left(tokens: int) -> int:
@@ -126,18 +160,47 @@ def _least_left(tokens: int) -> int:
     return tokens - 1 if tokens > 2 else tokens
 
 
-def _ahead(builder: Any, unit: Unit, group: Any, groups: int, tokens: int, token: Any) -> Any:
-    """Where a group of rows asks for weights while a tile runs that begins with ``token``.
+def _ahead(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any, tokens: int, token: Any) -> Any:
+    """How far from where it reads a group of rows asks for weights, in a tile that begins with ``token``; 0 for not.
 
     A single tile asks for its own stream. Of several, the first reads a unit's weights from memory and the others out
-    of the cache: so each asks for a share of the next unit's, by its tokens, and memory is busy all the time.
+    of the cache: so each asks for a share of the next unit's, by its tokens, and memory is busy all the time. Shares
+    are scattered over the groups, not cut in pieces: memory answers evenly or not at all.
     """
-    place = builder.udiv(builder.mul(group, unit.T), v.i64(groups))
+    groups = UNIT // rows
+    scattered = builder.and_(builder.mul(group, v.i64(5)), v.i64(groups - 1))
+    place = builder.udiv(builder.mul(scattered, unit.T), v.i64(groups))
     mine = builder.and_(
         builder.icmp_signed(">=", place, token), builder.icmp_signed("<", place, builder.add(token, v.i64(tokens)))
     )
     next_unit = builder.select(mine, builder.shl(unit.row_bytes, v.i64(4)), v.i64(0))
-    return builder.select(builder.icmp_signed("<=", unit.T, v.i64(tokens)), unit.ahead, next_unit)
+    own = builder.select(
+        builder.icmp_signed("==", cut.chunks, v.i64(1)),
+        unit.ahead,
+        _ahead_in_turn(builder, unit, cut, rows, group, part),
+    )
+    return builder.select(builder.icmp_signed("<=", unit.T, v.i64(tokens)), own, next_unit)
+
+
+def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any) -> Any:
+    """The distance to the weights whose turn comes after about ``unit.ahead`` bytes, where rows are read in chunks.
+
+    What follows a chunk of a row is the same chunk of the next row, after the last row the next chunk of the first, and
+    after the last chunk the next unit. What lies ahead in memory is the row's own next chunk, whose turn is far off.
+    """
+    groups = v.i64(UNIT // rows)
+    chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
+    turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
+    turns = builder.select(builder.icmp_signed("<", turns, v.i64(1)), v.i64(1), turns)
+    turns = builder.select(builder.icmp_signed("<", turns, groups), turns, groups)
+    later = builder.add(group, turns)
+    wraps = builder.icmp_signed(">=", later, groups)
+    to_row = builder.mul(builder.select(wraps, builder.sub(turns, groups), turns), v.i64(rows))
+    last = builder.icmp_signed("==", part, builder.sub(cut.chunks, v.i64(1)))
+    next_unit = builder.sub(builder.shl(unit.row_bytes, v.i64(4)), builder.mul(part, chunk_bytes))
+    to_column = builder.select(wraps, builder.select(last, next_unit, chunk_bytes), v.i64(0))
+    row = builder.mul(cut.steps, v.i64(cut.step_bytes))
+    return builder.add(builder.mul(to_row, row), to_column)
 
 
 @contextmanager
@@ -173,8 +236,7 @@ def _waiting_room(builder: Any, tokens: int) -> Any:
 def _emit_tokens(
     builder: Any,
     unit: Unit,
-    steps: Any,
-    chunk: Any,
+    cut: _Cut,
     shape: tuple[int, int],
     token: Any,
     turn: Any,
@@ -185,11 +247,10 @@ def _emit_tokens(
     room = _waiting_room(builder, tokens)
     with builder.goto_entry_block():
         slots = [[cgutils.alloca_once(builder, v.VECTOR) for _ in range(tokens)] for _ in range(rows)]
-    chunks = builder.udiv(builder.add(steps, builder.sub(chunk, v.i64(1))), chunk)
-    with v.counted(builder, chunks) as part:
-        first = builder.mul(part, chunk)
-        end = builder.add(first, chunk)
-        last = builder.select(builder.icmp_signed("<", end, steps), end, steps)
+    with v.counted(builder, cut.chunks) as part:
+        first = builder.mul(part, cut.chunk)
+        end = builder.add(first, cut.chunk)
+        last = builder.select(builder.icmp_signed("<", end, cut.steps), end, cut.steps)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
             row = builder.mul(group, v.i64(rows))
             own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
@@ -202,7 +263,7 @@ def _emit_tokens(
                 with go_on:
                     for slot, at in each:
                         builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
-            ahead = _ahead(builder, unit, group, UNIT // rows, tokens, turn)
+            ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
             emit(builder, unit, Tile(rows, tokens, row, token, ahead, slots), first, last)
             for slot, at in each:
                 v.store(builder, builder.load(slot), at, v.CACHE_LINE)

@@ -84,6 +84,15 @@ def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32"), [a, b, c])
 
 
+def opaque(builder: Any, value: Any) -> Any:
+    """The same int64, of which the optimiser knows nothing.
+
+    Where a loop's bounds can be followed through several divisions, LLVM gives up strength reduction in it, and its
+    vectors end up on the stack.
+    """
+    return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [value], False)
+
+
 def prefetch(builder: Any, address: Any) -> None:
     """Ask for a cache line to be read, for reading, into all levels; never faults."""
     kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(I8), I32, I32, I32])

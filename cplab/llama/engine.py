@@ -72,24 +72,28 @@ class Engine:
         settings: how to run it.
         threads: for one token and for several alike.
         positions: the longest sequence.
+        at_once: how many of them one `run` takes at most; default: all.
 
     Raises:
         EngineError: llama.cpp refuses the file or the settings.
     """
 
-    def __init__(self, path: Path, settings: Settings, threads: int, positions: int) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, threads: int, positions: int, at_once: int | None = None
+    ) -> None:
         self._model: Any = None
         self._context: Any = None
         self._batch: Any = None
         self.api = bindings()
-        self.positions = positions
+        self.positions, self.at_once = positions, at_once or positions
         self._model = self._loaded(path, settings)
         self.hidden = int(self.api.llama_model_n_embd(self._model))
         self._context = self._made(settings, threads)
         self._memory = self.api.llama_get_memory(self._context)
-        self._batch = self.api.llama_batch_init(positions, self.hidden, 1)
-        self._input = np.ctypeslib.as_array(self._batch.embd, (positions, self.hidden))
-        for i in range(positions):
+        self.vocab = int(self.api.llama_vocab_n_tokens(self.api.llama_model_get_vocab(self._model)))
+        self._batch = self.api.llama_batch_init(self.at_once, self.hidden, 1)
+        self._input = np.ctypeslib.as_array(self._batch.embd, (self.at_once, self.hidden))
+        for i in range(self.at_once):
             self._batch.n_seq_id[i], self._batch.seq_id[i][0] = 1, 0
             self._batch.logits[i] = 1  # where embeddings are wanted llama.cpp gives every token's
 
@@ -113,6 +117,17 @@ class Engine:
         if not state:
             raise EngineError(f"llama_decode returned {status} at position {first}{_told()}")
         return np.ctypeslib.as_array(state, (self.hidden,)).copy()
+
+    def logits(self) -> Array:
+        """What the file's own head made of the state that `run` gave last, ``[vocab]``.
+
+        Raises:
+            EngineError: llama.cpp has none.
+        """
+        row = self.api.llama_get_logits_ith(self._context, -1)
+        if not row:
+            raise EngineError(f"llama.cpp has no logits{_told()}")
+        return np.ctypeslib.as_array(row, (self.vocab,)).copy()
 
     def close(self) -> None:
         """Give everything back; calling it again does nothing."""
@@ -142,7 +157,8 @@ class Engine:
 
     def _made(self, settings: Settings, threads: int) -> Any:
         parameters = self.api.llama_context_default_params()
-        parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = self.positions
+        parameters.n_ctx = self.positions
+        parameters.n_batch = parameters.n_ubatch = self.at_once
         parameters.n_seq_max = 1
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.embeddings, parameters.pooling_type = True, _NO_POOLING

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,18 +94,44 @@ def chosen_settings(model: Model, kind: str, file: Path, threads: int, *, recomp
     Raises:
         EngineError: llama.cpp gave no answer with any.
     """
-    facts = _facts(file, threads, recompute)
+    return choice_for(file, kind, threads, lambda path: _write_frame(model, kind, path), recompute=recompute)
+
+
+def choice_for(
+    file: Path,
+    kind: str,
+    threads: int,
+    write_frame: Callable[[Path], float],
+    *,
+    recompute: bool = False,
+    identity: str | None = None,
+) -> Choice:
+    """The fastest settings for any file of llama.cpp that takes embeddings, from the cache or by trying.
+
+    Args:
+        file: what is run.
+        kind: type of its matrices.
+        threads: how many run it.
+        write_frame: writes what is run, ``X [positions, hidden]`` and ``states [positions - 1, hidden]``, and tells how
+            far from those states an answer may be.
+        recompute: see `cplab.llama.engine.run_frame`.
+        identity: what the choice belongs to; default: the file's name, for files whose names tell their contents.
+
+    Raises:
+        EngineError: llama.cpp gave no answer with any.
+    """
+    facts = _facts(identity or file.name, threads, recompute)
     kept = cache_dir() / "llama" / f"settings-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
     found = _read(kept, kind)
     if found is not None:
         return found
     with tempfile.TemporaryDirectory(prefix="cplab-llama-") as folder:
         inputs = Path(folder) / "frame.npz"
-        limit = _write_frame(model, kind, inputs)
+        limit = write_frame(inputs)
         job = {
             "file": str(file),
             "threads": threads,
-            "positions": model.spec.positions,
+            "positions": _positions(inputs),
             "recompute": recompute,
             "frames": _FRAMES,
             "inputs": str(inputs),
@@ -231,11 +257,16 @@ def _write_frame(model: Model, kind: str, path: Path) -> float:
         return factor * rms(naive - states)
 
 
-def _facts(file: Path, threads: int, recompute: bool) -> dict[str, Any]:
+def _positions(inputs: Path) -> int:
+    with np.load(inputs) as stored:
+        return len(stored["X"])
+
+
+def _facts(identity: str, threads: int, recompute: bool) -> dict[str, Any]:
     """Everything that a choice belongs to."""
     return {
         "llama": version(),
-        "file": file.name,
+        "file": identity,
         "threads": threads,
         "recompute": recompute,
         "cpu": target_cpu(),

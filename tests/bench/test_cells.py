@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bench.cells import LEAST_FRAMES, MOST_CELLS, MOST_FRAMES, Cell, default_cells, every_cell, frames_for, quick_ms
+from bench.cells import (
+    LEAST_FRAMES,
+    MOST_CELLS,
+    MOST_FRAMES,
+    Cell,
+    default_cells,
+    every_cell,
+    frames_for,
+    leading_cell,
+    quick_ms,
+)
 from bench.records import CellRecord, GateOutcome
 from cplab.variant import Variant
 
@@ -154,3 +164,26 @@ def test_a_missing_extra_is_asked_for_once():
 def test_rivals_alone_are_measured_like_any():
     chosen = default_cells(RIVALS, [1, 2], 2, machine(lambda c: 100), remaining_s=lambda: 0, rounds=6)
     assert {Cell(v.name, 2) for v in RIVALS} <= set(chosen.gated)
+
+
+def test_the_leading_cell_is_the_fastest_that_will_be_called_exact():
+    times = {"recompute": 300, "kv_f32": 200, "kv_bf16": 100, "numpy": 10}
+    chosen = every_cell(FOUR, [1, 2], machine(lambda cell: times[cell.variant] / cell.threads))
+    assert leading_cell(chosen, FOUR) == Cell("kv_bf16", 2)
+    lossy = every_cell(FOUR, [1], machine(lambda cell: times[cell.variant], lossy=("kv_bf16",)))
+    assert leading_cell(lossy, FOUR) == Cell("kv_f32", 1)
+    inexact = every_cell(FOUR[3:], [1], machine(lambda cell: 10))
+    assert leading_cell(inexact, FOUR) == Cell("numpy", 1)
+    nothing = every_cell(FOUR, [1], machine(scaling, failing={v.name for v in FOUR}))
+    assert leading_cell(nothing, FOUR) is None
+
+
+def test_an_oversubscribed_cell_leads_only_where_there_is_no_other():
+    chosen = every_cell(FOUR, [2, 4], machine(lambda cell: BASE[cell.variant] / cell.threads))
+    for cell, record in chosen.gated.items():
+        chosen.gated[cell] = record.model_copy(update={"oversubscribed": cell.threads == 4})
+    assert leading_cell(chosen, FOUR) == Cell("kv_bf16", 2)
+    only_four = every_cell(FOUR, [4], machine(scaling))
+    for cell, record in only_four.gated.items():
+        only_four.gated[cell] = record.model_copy(update={"oversubscribed": True})
+    assert leading_cell(only_four, FOUR) == Cell("kv_bf16", 4)

@@ -1,11 +1,13 @@
 """The doctor, on made-up machines given as facts."""
 
 import copy
+import importlib.metadata
 import io
 
 import pytest
 from rich.console import Console
 
+from bench import doctor_software
 from bench.doctor import examine, render
 
 GOOD_SERVER = {
@@ -22,9 +24,24 @@ GOOD_SERVER = {
         "physical_allowed": 64,
         "quota_cpus": None,
         "pinnable": True,
+        "packages": 1,
+        "revision": "26/2/1",
     },
-    "memory": {"available_bytes": 200 * 10**9, "limit_bytes": None, "transparent_huge_pages": "madvise"},
-    "frequency": {"governor": "performance", "driver": "amd-pstate"},
+    "memory": {
+        "available_bytes": 200 * 10**9,
+        "limit_bytes": None,
+        "transparent_huge_pages": "madvise",
+        "numa_nodes": 1,
+        "swap_used_bytes": 0,
+    },
+    "frequency": {
+        "governor": "performance",
+        "driver": "amd-pstate",
+        "preference": "performance",
+        "boost": True,
+        "max_mhz": 4400.0,
+        "limit_mhz": 4400.0,
+    },
     "load": {
         "loadavg_1m": 0.3,
         "busy_share_sample": 0.01,
@@ -33,8 +50,10 @@ GOOD_SERVER = {
         "nr_throttled": 0,
         "throttled_ms_sample": 0.0,
     },
-    "temperature": {"cpu_celsius": 55.0},
-    "software": {"python": "3.12.4", "cxx": "g++"},
+    "temperature": {"cpu_celsius": 55.0, "throttle_count": 0, "brake_steps": 0, "speed_limit_percent": None},
+    "energy": {"domains": ["package-0"], "reason": ""},
+    "software": {"python": "3.12.4", "cxx": "g++", "numba": "0.68.1", "llvmlite": "0.50.0", "numpy": "2.4.0"},
+    "git": {"commit": "0123456ab", "dirty": False},
     "environment": {},
     "cache": {"path": "~/.cache/cplab", "writable": True, "free_bytes": 50 * 10**9},
 }
@@ -172,6 +191,22 @@ def test_nothing_told_is_never_called_good_or_bad():
         ({"cache__writable": False}, "cache folder", "bad"),
         ({"cache__free_bytes": 10**8}, "cache folder", "risky"),
         ({"software__cxx": None}, "C++ compiler", "risky"),
+        ({"software__numba": "0.61.0"}, "packages", "risky"),
+        ({"cpu__model": "AMD EPYC", "cpu__virtual": True}, "CPU", "risky"),
+        ({"cpu__model": "AMD EPYC", "cpu__virtual": False}, "CPU", "good"),
+        ({"frequency__limit_mhz": 2000.0}, "clock", "risky"),
+        ({"frequency__boost": False}, "boost", "good"),
+        ({"frequency__preference": "power"}, "energy preference", "bad"),
+        ({"frequency__preference": "balance_power"}, "energy preference", "risky"),
+        ({"frequency__preference": "balance_performance"}, "energy preference", "risky"),
+        ({"temperature__throttle_count": 12}, "heat throttling", "risky"),
+        ({"temperature__brake_steps": 1}, "heat throttling", "bad"),
+        ({"temperature__speed_limit_percent": 60}, "heat throttling", "bad"),
+        ({"temperature__speed_limit_percent": 100}, "heat throttling", "good"),
+        ({"memory__numa_nodes": 2}, "NUMA", "risky"),
+        ({"memory__swap_used_bytes": 3 * 10**9}, "swap", "risky"),
+        ({"git__dirty": True}, "working tree", "risky"),
+        ({"git__commit": "nogit"}, "working tree", "risky"),
         ({"software__python": "3.14.0"}, "Python", "bad"),
         ({"software__python": "3.13.0rc1"}, "Python", "good"),
         ({"environment__OMP_THREAD_LIMIT": "2"}, "OpenMP environment", "bad"),
@@ -185,6 +220,25 @@ def test_nothing_told_is_never_called_good_or_bad():
 )
 def test_grades(values, topic, expected):
     assert grade(changed(**values), topic) == expected
+
+
+def test_energy_that_only_root_may_read_comes_with_the_command():
+    facts = changed(energy__domains=[], energy__reason="energy_uj is readable by root only: chmod a+r ...")
+    assert by_topic(facts)["energy"].grade == "risky"
+    assert "chmod a+r" in by_topic(facts)["energy"].advice
+
+
+def test_a_machine_without_energy_counters_is_not_called_good():
+    found = by_topic(changed(energy__domains=[], energy__reason="no energy counter: ..."))
+    assert "energy" not in found
+    assert "energy" in found["not checked"].found
+
+
+def test_the_tested_range_of_numba_is_the_one_that_the_package_asks_for():
+    wanted = doctor_software.tested_numba()
+    assert wanted is not None
+    assert wanted.contains(importlib.metadata.version("numba"))
+    assert not wanted.contains("0.60.0")
 
 
 def test_amx_advice_names_the_way_out():

@@ -109,6 +109,8 @@ def test_frequency_memory_and_sensors_of_a_laptop(tmp_path, monkeypatch):
         "current_mhz": 2400.0,
         "min_mhz": 800.0,
         "max_mhz": 4200.0,
+        "limit_mhz": None,
+        "preference": None,
         "governor": "powersave",
         "driver": "intel_pstate",
         "boost": True,
@@ -122,7 +124,9 @@ def test_a_machine_that_tells_nothing_is_no_error(tmp_path):
     found = machine.facts(tmp_path, tmp_path)
     json.dumps(found, allow_nan=False)
     assert found["frequency"] == dict.fromkeys(found["frequency"])
-    assert found["temperature"]["cpu_celsius"] is None
+    assert found["temperature"] == dict.fromkeys(found["temperature"])
+    assert found["energy"]["domains"] == []
+    assert found["energy"]["reason"]
     assert found["load"]["steal_share_since_boot"] is None
 
 

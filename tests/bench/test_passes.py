@@ -89,3 +89,29 @@ def test_the_peak_is_a_number_of_multiply_adds():
 
     assert np.isfinite(measured_peak(1))
     assert measured_peak(1) > 0
+
+
+def test_the_int8_peak_is_measured_for_a_team_too():
+    import numba
+
+    from cplab.kernels.peak_int8 import measured_int8_peak
+
+    assert 0.1 < measured_int8_peak(1) < 100_000
+    if numba.config.NUMBA_NUM_THREADS > 1:
+        assert 0.1 < measured_int8_peak(2) < 100_000
+
+
+def test_the_int8_peak_really_multiplies_bytes():
+    import numpy as np
+
+    from cplab.jit import has_feature
+    from cplab.kernels import peak_int8
+
+    data = np.random.default_rng(1).integers(-127, 128, (peak_int8._LINES, 64)).astype(np.int8)
+    chains = peak_int8._width() // 64
+    weights = data[:chains].astype(np.int64)
+    if has_feature("avx512vnni", "avx512f") or has_feature("avxvnni"):
+        weights = weights + 128
+    turns = peak_int8._LINES + 3
+    wanted = sum(int((weights @ data[turn % peak_int8._LINES].astype(np.int64)).sum()) for turn in range(turns))
+    assert peak_int8._alone(data.ctypes.data, turns) == wanted

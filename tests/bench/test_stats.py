@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.stats import median_of_rounds, paired_ratio, tukey_outliers
+from bench.stats import median_of_rounds, paired_ratio, spread, tukey_outliers
 
 TIMES = st.floats(0.001, 1e6)
 ROUNDS = st.lists(st.lists(TIMES, min_size=1, max_size=7), min_size=1, max_size=9)
@@ -145,3 +145,26 @@ def test_counting_outliers_drops_nothing():
     tukey_outliers(samples)
     assert samples == [1, 2, 3, 4, 800]
     assert median_of_rounds([samples, [800], [800]]).p50 == 800
+
+
+def test_spread_by_hand():
+    found = spread([[1, 2, 90], [4, 4], [], [10, 7, 9, 20, 1]])
+    assert found.mad == 2  # medians 2, 4 and 9 are 2, 0 and 5 away from 4
+    assert found.p99 == pytest.approx(np.percentile([1, 2, 90, 4, 4, 10, 7, 9, 20, 1], 99))
+    assert found.outliers == 2  # 20 and 1, outside the fences 4 and 13 of their round
+
+
+def test_the_mad_is_of_rounds_and_p99_of_frames():
+    """A round more often than others has a wild frame: its median does not move, the 99th percentile does."""
+    calm = [[10.0] * 50 for _ in range(6)]
+    wild = [[10.0] * 48 + [30.0, 30.0] for _ in range(6)]
+    assert (spread(calm).mad, spread(wild).mad) == (0, 0)
+    assert spread(calm).p99 == 10
+    assert spread(wild).p99 == 30
+
+
+def test_the_spread_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="no round"):
+        spread([[]])
+    with pytest.raises(ValueError, match="not a time"):
+        spread([[1, 0]])

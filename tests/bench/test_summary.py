@@ -19,7 +19,8 @@ from bench.records import (
     Summary,
     Talker,
 )
-from bench.summary import CellInfo, summarise, timed_records
+from bench.summary import CellInfo, summarise
+from bench.timed_rounds import timed_records
 
 MODEL = ModelFacts(name="synthetic:0.6b", spec={"layers": 5}, digest="0" * 64, synthetic=True)
 RUN = RunFacts(
@@ -118,6 +119,76 @@ def test_times_by_hand():
     assert (cell.first_call_ms, cell.load_s, cell.compile_s, cell.rss_mb) == (200, 2, 0.2, 900)
     assert (cell.bytes_per_frame, cell.passes_per_frame) == (2_000_000_000, 15)
     assert (cell.gate, cell.gate_detail, cell.checks) == ("pass", "30 of 30 codes", [PASSED])
+
+
+def test_the_spread_of_a_cell():
+    cell = only([record(), timed([40, 42, 44]), timed([50], round=1), timed([38, 42, 90], round=2)])
+    assert cell.mad_ms == 0  # medians 42, 50 and 42
+    assert cell.p99_ms == pytest.approx(87.6)  # of all seven frames
+
+
+def again(ms, round, **changes):
+    """The same cell measured once more under its second name."""
+    return timed([ms], "kv_bf16 (again)", round=round, twin_of="kv_bf16", **changes)
+
+
+def test_a_cell_measured_twice_is_one_cell_and_its_noise():
+    medians = [(50, 51), (60, 61.5), (55, 54)]
+    records = [record(), *(timed([a], round=n) for n, (a, _) in enumerate(medians))]
+    records += [again(b, n) for n, (_, b) in enumerate(medians)]
+    found = summary(records, cells=[info()])
+    (cell,) = found.cells
+    assert cell.round_medians_ms == [50, 60, 55]  # the second name's times are not the cell's
+    aa = found.repeatability
+    assert (aa.variant, aa.threads, aa.rounds) == ("kv_bf16", 2, 3)
+    assert aa.ratio.ratio == pytest.approx(1.02)
+    assert aa.noise == pytest.approx(max(aa.ratio.hi - 1, 1 / aa.ratio.lo - 1))
+    assert 0.02 <= aa.noise <= 0.026
+
+
+def test_what_goes_wrong_under_a_second_name_went_wrong():
+    wrong = again(1, 1, gate=gate("fail", "other codes"), samples_ns=[])
+    found = summary([record(), timed([50]), again(50, 0), wrong], cells=[info()])
+    assert (found.cells[0].gate, found.cells[0].cp_ms) == ("fail", None)
+    assert found.repeatability is None
+
+
+def test_without_a_second_name_there_is_no_noise_and_no_soak():
+    found = summary([record(), timed([50])])
+    assert (found.repeatability, found.soak, found.comparisons) == (None, None, [])
+
+
+def soaked(ms_at, **changes):
+    """A soak whose frames follow one another."""
+    began, samples, now = [], [], 0.0
+    while now < 100_000:
+        began.append(int(now * MS))
+        samples.append(int(ms_at(now) * MS))
+        now += ms_at(now)
+    return timed([], **({"phase": "soak", "samples_ns": samples, "sample_at_ns": began} | changes))
+
+
+def test_heat_shows_in_a_soak_and_not_in_the_cells_time():
+    throttled = soaked(lambda now_ms: 50 if now_ms < 40_000 else 75)
+    found = summary([record(), timed([50]), throttled])
+    assert (found.soak.start_ms, found.soak.end_ms) == (50, 75)
+    assert found.soak.seconds == pytest.approx(100, abs=0.1)
+    assert found.soak.frames == len(throttled.samples_ns) == sum(point.frames for point in found.soak.points)
+    assert len(found.soak.points) == 60
+    assert [point.ms for point in found.soak.points[:20]] == [50] * 20
+    assert [point.ms for point in found.soak.points[-30:]] == [75] * 30
+    assert found.cells[0].cp_ms.p50 == 50
+    assert found.cells[0].rounds == 1
+
+
+def test_a_soak_of_one_frame():
+    found = summary([record(), timed([50]), soaked(lambda now_ms: 200_000)]).soak
+    assert (found.frames, found.start_ms, found.end_ms) == (1, 200_000, 200_000)
+
+
+def test_a_soak_with_other_codes_takes_the_times_away():
+    cell = only([record(), timed([50]), failed(detail="other codes", phase="soak")])
+    assert (cell.gate, cell.cp_ms) == ("fail", None)
 
 
 def test_records_come_in_any_order():

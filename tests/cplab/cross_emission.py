@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import config
 
 from cplab import jit
-from cplab.kernels import tiles, units
+from cplab.kernels import peak_int8, tiles, units
 
 _X86_V2 = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
 _X86_V3 = _X86_V2 + ",+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe"
@@ -76,8 +76,28 @@ def _unit(target: Target, code: int) -> tuple[Any, tiles.Shapes]:
 @cache
 def unit_assembly(target: Target, code: int) -> tuple[str, tiles.Shapes]:
     """The machine code of 16 rows of a format times any number of tokens, and the (tokens, rows) of its tiles."""
-    machine = _machine(target)
     emitted, shapes = _unit(target, code)
+    return _optimised(target, emitted), shapes
+
+
+def chains_assembly(target: Target) -> str:
+    """The machine code of the int8 peak."""
+    word = ir.IntType(64)
+    module = ir.Module("cross")
+    module.triple = target.triple
+    module.data_layout = str(_machine(target).target_data)
+    function = ir.Function(module, ir.FunctionType(word, [word] * 2), "chains")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    body = function.append_basic_block("body")
+    builder.branch(body)
+    builder.position_at_end(body)
+    with jit.targeting(target.cpu, target.features):
+        builder.ret(peak_int8.emit_chains(builder, *function.args))
+    return _optimised(target, module)
+
+
+def _optimised(target: Target, emitted: Any) -> str:
+    machine = _machine(target)
     module = llvm.parse_assembly(str(emitted))
     module.verify()
     # numba's two rounds: a cheap one that rotates loops, then the full one.
@@ -92,7 +112,7 @@ def unit_assembly(target: Target, code: int) -> tuple[str, tiles.Shapes]:
             manager.add_instruction_combine_pass()
             manager.add_jump_threading_pass()
         manager.run(module, passes)
-    return str(machine.emit_assembly(module)), shapes
+    return str(machine.emit_assembly(module))
 
 
 def instructions(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import pytest
-from cross_emission import TARGETS, Target, innermost_loops, spills, unit_assembly
+from cross_emission import TARGETS, Target, chains_assembly, innermost_loops, spills, unit_assembly
 
 from cplab import jit
 from cplab.formats import FORMATS
@@ -204,8 +204,31 @@ print(json.dumps([units.unit.compiled._library.get_asm_str(), *jit.numba_cpu()])
     )
     here = Target(llvm.get_process_triple(), cpu, features)
     pattern = "|".join(FMA.values())
-    read = [unit_assembly(here, kind.code)[0] for kind in FORMATS.values()]
-    assert len(multiplying(made, pattern)) >= 3 * len(FORMATS)
+    emitted = [unit_assembly(here, kind.code) for kind in FORMATS.values()]
+    read = [text for text, _ in emitted]
+    assert len(multiplying(made, pattern)) >= sum(len(shapes) for _, shapes in emitted)
     assert sorted(shape_of(made, loop) for loop in multiplying(made, pattern)) == sorted(
         shape_of(text, loop) for text in read for loop in multiplying(text, pattern)
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "holds", "never"),
+    [
+        ("vnni", r"vpdpbusd\s.*%zmm", r"vpmadd"),
+        ("avx-vnni", r"vpdpbusd\s.*%ymm", r"vpmadd|%zmm"),
+        ("avx512", r"vpmaddubsw\s.*%ymm", r"vpdp"),
+        ("avx2", r"vpmaddubsw\s.*%ymm", r"vpdp|%zmm"),
+        ("sse4", r"pmaddubsw\s.*%xmm", r"%[yz]mm"),
+        ("neon", r"smull\s", r"[su]dot"),
+        ("neon-dotprod", r"sdot\s", r"smull"),
+    ],
+)
+def test_the_int8_peak_multiplies_in_its_loop_and_no_sum_goes_through_the_stack(target, holds, never):
+    text = chains_assembly(TARGETS[target])
+    loops = [loop for loop in innermost_loops(text) if any(re.search(holds, line) for line in loop)]
+    assert loops
+    for loop in loops:
+        assert not any(re.search(never, line) for line in loop)
+        stored = r"%[xyz]mm\d+, [^,]*\(%rsp|^st[rp] .*\[sp"
+        assert not [line for line in spills(text, loop) if re.search(stored, line)]

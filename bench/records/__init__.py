@@ -1,0 +1,90 @@
+"""What a measurement is, as data: the types behind ``records.jsonl``, ``summary.json`` and ``machine.json``.
+
+This package imports nothing else of the lab, so that reports (and anybody else's scripts) can read results without
+being able to run anything. Times are integers in nanoseconds in raw records and floats in milliseconds in
+summaries; the unit stands in every name.
+
+The one rule that the types enforce: a record cannot hold a time unless its gate passed (the idea is
+flashinfer-bench's; see `CellRecord` and `CellSummary`).
+"""
+
+from bench.records.measured import (
+    RECORD_SCHEMA,
+    CellRecord,
+    CheckResult,
+    GateOutcome,
+    ProfileSamples,
+    RoofSample,
+    Status,
+    Tier,
+)
+from bench.records.reading import UnreadableRecordError, read_records, read_summary
+from bench.records.roofline import (
+    ROOFLINE_FILE,
+    ROOFLINE_SCHEMA,
+    BandwidthPoint,
+    PeakPoint,
+    Roofline,
+    RooflinePoint,
+    TeamRoof,
+    point_of,
+    read_roofline,
+)
+from bench.records.summarised import (
+    SWEEP_SCHEMA,
+    CellSummary,
+    Comparison,
+    Fidelity,
+    Interval,
+    ModelFacts,
+    Ratio,
+    Reference,
+    Repeatability,
+    RunFacts,
+    Soak,
+    SoakPoint,
+    Summary,
+    Talker,
+    Verdict,
+)
+
+MACHINE_SCHEMA = "cplab.machine/1"
+
+__all__ = [
+    "MACHINE_SCHEMA",
+    "RECORD_SCHEMA",
+    "ROOFLINE_FILE",
+    "ROOFLINE_SCHEMA",
+    "SWEEP_SCHEMA",
+    "BandwidthPoint",
+    "CellRecord",
+    "CellSummary",
+    "CheckResult",
+    "Comparison",
+    "Fidelity",
+    "GateOutcome",
+    "Interval",
+    "ModelFacts",
+    "PeakPoint",
+    "ProfileSamples",
+    "Ratio",
+    "Reference",
+    "Repeatability",
+    "RoofSample",
+    "Roofline",
+    "RooflinePoint",
+    "RunFacts",
+    "Soak",
+    "SoakPoint",
+    "Status",
+    "Summary",
+    "Talker",
+    "TeamRoof",
+    "Tier",
+    "UnreadableRecordError",
+    "Verdict",
+    "point_of",
+    "read_records",
+    "read_roofline",
+    "read_summary",
+]
