@@ -200,7 +200,7 @@ def orchestrate(
     penalty: Annotated[
         float | None, typer.Option("--repetition-penalty", help="Of CB0s. Default: the dump's, or none.")
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw CB0 instead of taking the largest logit.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw codes instead of taking the largest logit.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of --sample. Default: 0.")] = None,
     check_pools: Annotated[
         int, typer.Option(metavar="ROUNDS", help="Measure both alone and in the loop, in turns.")

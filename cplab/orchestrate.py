@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cplab import sampling as codes_sampling
 from cplab.cb0 import Rules, Sampling, drawn, greedy
 from cplab.errors import BadInputError
 from cplab.model import Model
@@ -125,6 +126,7 @@ class Speech:
         prompt: what goes into the talker first, and the text that comes with each frame; ``tts_pad`` must be there.
         rules: of CB0.
         sampling: how CB0 is drawn; None: the largest logit wins.
+        drawing: the same of the code predictor's codes; frames are counted from its ``frame`` on.
         teacher: codes that are fed back instead of those chosen, ``[frames, groups]``.
     """
 
@@ -134,6 +136,7 @@ class Speech:
     prompt: Prompt
     rules: Rules
     sampling: Sampling | None = None
+    drawing: codes_sampling.Sampling | None = None
     teacher: Int32 | None = None
     _pad: Float32 = field(init=False)
 
@@ -176,7 +179,10 @@ class Speech:
             embed = self.embeddings.of_cb0[fed0]
             at = clock()
             others = self.predictor.predict(
-                heard.hidden[None], embed[None], forced=None if taught is None else taught[None, 1:]
+                heard.hidden[None],
+                embed[None],
+                forced=None if taught is None else taught[None, 1:],
+                noise=self._noise(frame),
             )[0]
             cp_ns = clock() - at
             predicted = np.concatenate([np.array([cb0], np.int32), others])
@@ -200,6 +206,14 @@ class Speech:
     def _chosen(self, heard: Heard, spoken: list[int], frame: int) -> int:
         scores = self.rules.ruled(heard.logits, spoken)
         return greedy(scores) if self.sampling is None else drawn(scores, self.sampling, frame)
+
+    def _noise(self, frame: int) -> codes_sampling.Sampling | None:
+        if self.drawing is None:
+            return None
+        first = self.drawing.frame
+        if not isinstance(first, int):
+            raise BadInputError("drawing has a frame for each of several; the loop counts from one")
+        return replace(self.drawing, frame=first + frame)
 
     def _text(self, frame: int) -> Float32:
         trailing = self.prompt.trailing

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cplab import sampling as codes_sampling
 from cplab.cb0 import Rules, Sampling
 from cplab.errors import BadInputError
 from cplab.llama.engine import bindings
@@ -34,7 +35,7 @@ class Asked:
         dump: prompt, rules and what to compare with.
         teacher: codes to feed back.
         penalty: of repetitions; None for the dump's, or none.
-        sampling: None for greedy.
+        sampling: of CB0; its seed is the code predictor's too. None for greedy.
     """
 
     talker: str
@@ -106,8 +107,9 @@ def prepared(asked: Asked) -> Iterator[Ready]:
         predictor.predict(row[None], talker.codec_embedding[:1])
     talker.prefill(prompt.prefill)
     talker.step(prompt.prefill[0])
+    drawing = None if asked.sampling is None else codes_sampling.Sampling(asked.sampling.seed)
     embeddings = Embeddings(talker.codec_embedding, model)
-    speech = Speech(talker, predictor, embeddings, prompt, rules, asked.sampling, teacher)
+    speech = Speech(talker, predictor, embeddings, prompt, rules, asked.sampling, drawing, teacher)
     try:
         yield Ready(speech, frames, dump, tuple(notes))
     finally:

@@ -91,6 +91,17 @@ def test_the_other_codes_are_the_code_predictors(tiny):
     assert np.array_equal(run.predicted, run.codes)
 
 
+def test_the_code_predictor_draws_by_the_frames_index(tiny):
+    drawing = Sampling(seed=4, temperature=2.5, frame=100)
+    made = speech(tiny, cb0s=(3, 3, 3), drawing=drawing)
+    run = made.run(3)
+    for frame, (codes, hidden) in enumerate(zip(run.codes, run.hidden, strict=True)):
+        cb0 = made.embeddings.of_cb0[codes[:1]]
+        noise = dataclasses.replace(drawing, frame=100 + frame)
+        assert made.predictor.predict(hidden[None], cb0, noise=noise)[0].tolist() == codes[1:].tolist()
+    assert (run.codes != speech(tiny, cb0s=(3, 3, 3)).run(3).codes).any()
+
+
 def test_the_end_code_ends_it_and_is_no_frame(tiny):
     run = speech(tiny, cb0s=[5, END, 6, 7, END]).run(20)
     assert run.ended

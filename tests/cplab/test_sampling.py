@@ -7,7 +7,7 @@ from dataclasses import replace
 import numba
 import numpy as np
 import pytest
-from small_models import arithmetic_of, forced_codes, inputs, same_bits, small_model, with_tensors
+from small_models import HOT, arithmetic_of, forced_codes, inputs, same_bits, small_model, with_tensors
 
 from cplab import Sampling, Trace
 from cplab.decoder import Decoder
@@ -21,10 +21,10 @@ from variants.numpy_f32 import NumpyPredictor
 POOL = numba.config.NUMBA_NUM_THREADS
 F = np.float32
 BATCH = 9
-HOT = Sampling(seed=2**63 + 5, temperature=2.5, top_k=None, top_p=0.8, frame=2**33)
 CASES = {
     "official": Sampling(seed=1),
     "hot nucleus": HOT,
+    "hot nucleus of all": replace(HOT, top_k=None),
     "a seed and a frame for each": replace(HOT, seed=list(range(BATCH)), frame=list(range(7, 7 + BATCH))),
 }
 
