@@ -312,7 +312,10 @@ def _racing_member(plan, m, members, keep_barrier, delay_ns):
 @njit(parallel=True)
 def _racing_frame(plan, members, keep_barrier, delay_ns):
     for m in prange(members):
+        mode = machine.get_float_mode()  # a member's thread may have been born under a caller's flush-to-zero
+        machine.set_float_mode(machine.default_float_mode())
         _racing_member(plan, m, members, keep_barrier, delay_ns)
+        machine.set_float_mode(mode)
 
 
 class Race(Decoder):
@@ -325,13 +328,9 @@ class Race(Decoder):
     def _launch(self) -> None:
         self._arrays[p.QKV][:] = 0
         words = self._arrays[p.TEAM]
-        mode = _get_mode()
-        _set_mode(_DEFAULT)
-        try:
-            for _ in range(50):  # on a busy machine a member may come too late, and then nothing was done
-                words[:] = 0
-                _racing_frame(self._plan, 2, self.keep_barrier, self.delay_ns)
-                if words[team.DECISION // 8] == team.TOGETHER:
-                    break
-        finally:
-            _set_mode(mode)
+        for _ in range(50):  # on a busy machine a member may come too late, and then nothing was done
+            words[:] = 0
+            _racing_frame(self._plan, 2, self.keep_barrier, self.delay_ns)
+            if words[team.DECISION // 8] == team.TOGETHER:
+                return
+        raise AssertionError("two threads never met in fifty tries")
