@@ -15,6 +15,9 @@ TopPLogitsWarper, in this order), with ties decided where it leaves them open:
    whose probabilities reach ``top_p``. (The official code sums from the smallest up and removes where that sum is at
    most ``1 - top_p``: the same set but for rounding at its edge, and among equals it is the sort that decides.)
 4. The code with the largest ``s + noise``, lowest among equals.
+
+Codes that are barred beforehand, as some of CB0's are (`cplab.cb0`), are left out of all four; the others keep their
+order and their noise.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from cplab.golden import Golden
 from cplab.model import Model
 from cplab.oracle import Oracle
 from cplab.sampling import Noise, Sampling, checked_draws
-from cplab.variant import CodePredictor, Trace
+from cplab.variant import CodePredictor, Trace, takes_forced
 
 Codes = NDArray[np.int32]
 Logits = NDArray[np.float32]
@@ -83,6 +83,7 @@ class SamplingJudge:
     ) -> None:
         self.predictor, self.spec, self.golden, self.exact = predictor, model.spec, golden, exact
         self.greedy, self.oracle, self.thorough = greedy, oracle, thorough
+        self.forces = exact or takes_forced(predictor)
 
     def fault(self) -> str:
         """The first thing that is wrong, in a sentence, or ""."""
@@ -94,7 +95,8 @@ class SamplingJudge:
             return "" if self._fails_greedily() else str(error)
 
     def _faults(self) -> Iterator[str]:
-        for what, sampling in list(SAMPLINGS.items())[: None if self.thorough else _QUICK]:
+        pinned = list(SAMPLINGS.items())[: None if self.thorough else _QUICK]
+        for what, sampling in pinned if self.forces else []:
             yield from self._pinned(what, sampling)
         free = []
         for i in (0, 1) if self.thorough else (1,):
@@ -179,7 +181,7 @@ class SamplingJudge:
 
     def _fails_greedily(self) -> bool:
         try:
-            for forced in (None, self.golden.forced[:2]):
+            for forced in (None, self.golden.forced[:2]) if self.forces else (None,):
                 self._predict([0, 1], None, forced, None)
         except CplabError:
             return True

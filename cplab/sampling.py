@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,15 @@ class Sampling:
     noise: Float32 | None = None
 
 
+def following(sampling: Sampling, frames: int) -> Sampling:
+    """``sampling`` for the frame that comes ``frames`` later.
+
+    Raises:
+        BadInputError: it has an index for each of several frames.
+    """
+    return replace(sampling, frame=_whole("frame", sampling.frame) + frames)
+
+
 #: What ``predict`` takes as ``noise``. An array alone is added to the logits as they are: temperature 1, every code.
 Noise = Float32 | Sampling
 
@@ -59,6 +68,7 @@ class Draws:
         seeds: ``[B]`` uint64, where ``noise`` is None.
         frames: ``[B]`` uint64.
         noise: ``[B, groups-1, vocab]`` f32, contiguous, or None.
+        codebook: of pass 0, whose noise the generator makes.
     """
 
     temperature: np.float32
@@ -67,10 +77,11 @@ class Draws:
     seeds: UInt64
     frames: UInt64
     noise: Float32 | None
+    codebook: int = 1
 
     def __getitem__(self, part: slice) -> Draws:
         noise = None if self.noise is None else self.noise[part]
-        return Draws(self.temperature, self.top_k, self.top_p, self.seeds[part], self.frames[part], noise)
+        return replace(self, seeds=self.seeds[part], frames=self.frames[part], noise=noise)
 
     def row(self, b: int, g: int, vocab: int) -> Float32:
         """Gumbel noise ``[vocab]`` of pass ``g`` of frame ``b``."""
@@ -80,7 +91,7 @@ class Draws:
             given: Float32 = self.noise[b, g]
             return given
         row = np.empty(vocab, np.float32)
-        law.gumbel_row(self.seeds[b], self.frames[b], np.uint64(g + 1), row)
+        law.gumbel_row(self.seeds[b], self.frames[b], np.uint64(self.codebook + g), row)
         return row
 
     def code(self, b: int, g: int, logits: Float32) -> int:
@@ -118,8 +129,20 @@ def checked_draws(spec: Spec, noise: Any, B: int) -> Draws | None:
     Raises:
         BadInputError: naming what is wrong and how.
     """
-    if noise is None:
-        return None
+    return None if noise is None else draws_of(noise, (B, spec.passes, spec.vocab), codebook=1)
+
+
+def draws_of(noise: Any, shape: tuple[int, int, int], *, codebook: int) -> Draws:
+    """How codes ``[B, passes]`` are drawn from logits of ``shape [B, passes, vocab]``.
+
+    Args:
+        noise: a `Sampling`, or Gumbel noise of that shape.
+        shape: B, passes and vocabulary.
+        codebook: which one pass 0 draws.
+
+    Raises:
+        BadInputError: naming what is wrong and how.
+    """
     if isinstance(noise, np.ndarray):
         noise = Sampling(None, 1.0, None, 1.0, noise=noise)
     if not isinstance(noise, Sampling):
@@ -128,11 +151,12 @@ def checked_draws(spec: Spec, noise: Any, B: int) -> Draws | None:
         raise BadInputError("Sampling wants a seed or noise, and not both")
     return Draws(
         _positive("temperature", noise.temperature),
-        _top_k(noise.top_k, spec.vocab),
+        _top_k(noise.top_k, shape[2]),
         _top_p(noise.top_p),
-        _words("seed", 0 if noise.seed is None else noise.seed, B, 0),
-        _words("frame", noise.frame, B, 1),
-        None if noise.noise is None else _gumbel(noise.noise, (B, spec.passes, spec.vocab)),
+        _words("seed", 0 if noise.seed is None else noise.seed, shape[0], 0),
+        _words("frame", noise.frame, shape[0], 1),
+        None if noise.noise is None else _gumbel(noise.noise, shape),
+        codebook,
     )
 
 
