@@ -5,7 +5,7 @@ takes hardly longer, if there were four; but a code is known only when the one b
 the current hidden state drafts code g + t at the price of a head, a 37th of a pass. The next pass takes in the known
 code and the drafts, each at its own position, and gives a code for itself and one for each draft that is what the
 exact argmax (or the draw, where codes are sampled) says: the others are thrown away with what they left in the cache.
-A token's bits do not depend on what stands beside it, so the result is `kv_bf16`'s, bit for bit, however bad the drafts.
+A token's bits do not depend on what stands beside it, so the result is `kv_bf16`'s bit for bit, however bad drafts are.
 
 Cost of a frame at the published shape: 157 MB of layers for each pass, 63 MB of heads to verify with and 4 MB for each
 draft. How many passes that is depends on the model: with nothing accepted it is `kv_bf16` and at most 5 % more, since

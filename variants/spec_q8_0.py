@@ -1,4 +1,4 @@
-"""Exact speculation, weights and activations in blocks of int8: `spec_bf16` over q8_0 blocks; codes and logits are `kv_q8_0`'s."""
+"""Exact speculation, weights and activations in q8_0: `spec_bf16` over blocks; codes and logits are `kv_q8_0`'s."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from cplab.external.naming import ExternalName
 from cplab.external.program import Program
 from cplab.formats import format_named
 from cplab.model import Model
+from cplab.sampling import Noise
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 Array = NDArray[np.float32]
@@ -85,7 +86,7 @@ class ExternalPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`; a trace gets no pass times.
 

@@ -2,8 +2,8 @@
 
 A stage reads what earlier stages wrote and writes only its own share, so between two stages a barrier (or a new
 launch) is all that is needed. Cheap things are not split but repeated by every member, which saves a barrier: norms,
-and the argmax of the last pass's logits. Nothing is ever summed across members: a dot product belongs to one member,
-so the thread count cannot change a bit.
+and choosing a code from the last pass's logits. Nothing is ever summed across members: a dot product belongs to one
+member, so the thread count cannot change a bit.
 
 Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head. Where ``g`` is a pass and not a code
 it is a word of `cplab.kernels.layout`, which may say that drafts come with it.
@@ -57,14 +57,17 @@ def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) ->
 
 @jit()
 def choice(plan: Any, b: int, g: int, m: int) -> int:
-    """What the logits of code ``g`` of sequence ``b`` say; -1 where they are not finite."""
+    """What the logits of code ``g`` of sequence ``b`` say, or draw; -1 where they are not finite."""
+    if plan[p.SAMPLED]:
+        call_address(plan[p.DRAW_CODE], (plan.ctypes.data, b, g, m))
+        return read_i32(private(plan, m) + plan[p.DRAWING_AT])
     vocab = plan[p.VOCAB]
     return blocks.argmax(plan[p.LOGITS] + 4 * (b * plan[p.PASSES] + g) * vocab, vocab)
 
 
 @jit()
 def chosen(plan: Any, b: int, g: int, m: int) -> int:
-    """The code to feed back where code ``g`` of sequence ``b`` is known; member 0 also records the argmax."""
+    """The code to feed back where code ``g`` of sequence ``b`` is known; member 0 also records what was chosen."""
     at = b * plan[p.PASSES] + g
     code = choice(plan, b, g, m)
     if m == 0:

@@ -29,12 +29,12 @@ class DraftedFrame:
     layer_ns: NDArray[np.int64]
 
     def verdicts(self, g: int) -> list[bool]:
-        """Whether each draft of pass ``g`` held, up to and with the first that did not; what came after was never asked.
+        """Whether each draft of pass ``g`` held, up to and with the first that did not: the others were never asked.
 
         Drafts that were made and not taken in are among them: they were compared at the price of a head.
         """
         count = int(max(self.made[g], self.taken[g]))
-        held = (self.drafts[g, g : g + count] == self.fed[g : g + count]).tolist()
+        held: list[bool] = (self.drafts[g, g : g + count] == self.fed[g : g + count]).tolist()
         return held[: held.index(False) + 1] if False in held else held
 
     @property

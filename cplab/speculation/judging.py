@@ -1,25 +1,30 @@
 """The gate's part: a speculative predictor gives the same bits whatever its drafts are, and takes in those that hold.
 
-How good a variant's own drafts are depends on the model, and on seeded weights hardly one holds: then verifying is hardly
-tried. So drafts are handed in: all right (one pass is enough), all wrong (none may slip through), and wrong at one depth
-alone, each in turn: what comes after it is right again, and still must not be believed, since it follows from another
-prefix.
+How good a variant's own drafts are depends on the model, and on seeded weights hardly one holds: then verifying is
+hardly tried. So drafts are handed in: all right (one pass is enough), all wrong (none may slip through), and wrong at
+one depth alone, each in turn: what comes after it is right again, and still must not be believed, since it follows from
+another prefix. Where codes are drawn, right is what is drawn, and the most likely code is not.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.errors import CplabError
+from cplab.errors import BadInputError, CplabError
 from cplab.golden import Golden, row_digests
+from cplab.sampling import Noise, Sampling
 from cplab.speculation.drafted_frame import DraftedFrame
 from cplab.variant import CodePredictor, Trace
 
 Codes = NDArray[np.int32]
+
+#: Hot, so that what is drawn is not what is likeliest.
+_HOT = Sampling(seed=7, temperature=2.5, top_k=None)
 
 
 @runtime_checkable
@@ -46,62 +51,84 @@ def speculation_fault(predictor: CodePredictor, golden: Golden, vocab: int, fram
     """
     if not isinstance(predictor, TakesDrafts):
         return ""
-    judge = _Judge(predictor, golden, vocab)
+    judge = _Judge(predictor, golden)
     passes = golden.codes.shape[1]
     right, wrong = golden.codes[:frames], (golden.codes[:frames] + 1) % vocab
+    greedy = [_Wanted(golden.codes[i], golden.digests[i]) for i in (0, 1)]
     try:
+        forced = judge.undrafted(1, fed=golden.forced[1])
+        drawn = judge.undrafted(1, noise=_HOT)
         return (
-            judge.alone(0, right, "right drafts", [0])
-            or judge.alone(0, wrong, "wrong drafts", list(range(passes)))
-            or next((fault for depth in range(passes - 1) if (fault := judge.wrong_at(0, depth))), "")
-            or judge.alone(1, golden.forced, "right drafts of forced codes", [0], forced=True)
-            or judge.alone(1, right, "drafts that are not the forced codes", None, forced=True)
+            judge.fault(0, right[0], "right drafts", greedy[0], [0])
+            or judge.fault(0, wrong[0], "wrong drafts", greedy[0], list(range(passes)))
+            or next((fault for depth in range(passes - 1) if (fault := judge.wrong_at(depth, vocab, greedy[0]))), "")
+            or judge.fault(1, golden.forced[1], "right drafts of forced codes", forced, [0], fed=golden.forced[1])
+            or judge.fault(1, right[1], "drafts that are not the forced codes", forced, None, fed=golden.forced[1])
+            or judge.fault(1, drawn.codes, "right drafts of drawn codes", drawn, [0], noise=_HOT)
+            or judge.fault(1, right[1], "the likeliest codes as drafts of drawn ones", drawn, None, noise=_HOT)
             or judge.together(np.stack([wrong[0], right[1], right[0]]))
         )
     except CplabError as error:
         return f"with drafts handed in: {error}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """``codes [passes]`` and ``digests [passes, 16]`` of the logits of one frame."""
+
+    codes: Codes
+    digests: NDArray[np.uint8]
+
+
 class _Judge:
-    def __init__(self, predictor: TakesDrafts, golden: Golden, vocab: int) -> None:
-        self.predictor, self.golden, self.vocab = predictor, golden, vocab
+    def __init__(self, predictor: TakesDrafts, golden: Golden) -> None:
+        self.predictor, self.golden = predictor, golden
 
-    def wrong_at(self, i: int, depth: int) -> str:
-        """Frame i with every draft right but one; draft 0 is of the first pass, which takes in drafts here."""
-        drafts = self.golden.codes.copy()
-        drafts[i, depth] = (drafts[i, depth] + 1) % self.vocab
-        return self.alone(i, drafts, f"the draft of code {depth} wrong", [0, depth + 1])
-
-    def alone(self, i: int, drafts: Codes, what: str, passes: list[int] | None, *, forced: bool = False) -> str:
-        """Frame i by itself with row i of ``drafts``, and the passes that it may take."""
+    def undrafted(self, i: int, *, fed: Codes | None = None, noise: Noise | None = None) -> _Wanted:
+        """Frame i as the predictor gives it with nothing handed in; other checks say whether it is right."""
+        golden, trace = self.golden, Trace()
         part = slice(i, i + 1)
-        fault = self._unlike(part, drafts[part], forced, what)
+        hidden, cb0 = golden.hidden[part].copy(), golden.cb0_embed[part].copy()
+        codes = self.predictor.predict(hidden, cb0, forced=None if fed is None else fed[None], trace=trace, noise=noise)
+        if trace.logits is None:
+            raise BadInputError("the variant gives no logits to compare")
+        return _Wanted(np.asarray(codes)[0].copy(), row_digests(np.asarray(trace.logits))[0])
+
+    def wrong_at(self, depth: int, vocab: int, wanted: _Wanted) -> str:
+        """Frame 0 with every draft right but one; draft 0 is of the first pass, which takes in drafts here."""
+        drafts = wanted.codes.copy()
+        drafts[depth] = (drafts[depth] + 1) % vocab
+        return self.fault(0, drafts, f"the draft of code {depth} wrong", wanted, [0, depth + 1])
+
+    def fault(
+        self,
+        i: int,
+        drafts: Codes,
+        what: str,
+        wanted: _Wanted,
+        passes: list[int] | None,
+        *,
+        fed: Codes | None = None,
+        noise: Noise | None = None,
+    ) -> str:
+        """Frame i with ``drafts [passes]``: what is not as ``wanted``, or passes that began with other codes."""
+        with self.predictor.drafting(drafts[None]):
+            found = self.undrafted(i, fed=fed, noise=noise)
+        same = (found.digests == wanted.digests).all(axis=-1)
+        if not same.all():
+            return f"frame {i}, {what}: other bits at code {int(np.argmin(same))}"
+        unequal = found.codes != wanted.codes
+        if unequal.any():
+            return f"frame {i}, {what}: another code {int(np.argmax(unequal))}"
         begins = self.predictor.last_frame().begins.tolist()
-        if not fault and passes is not None and begins != passes:
+        if passes is not None and begins != passes:
             return f"frame {i}, {what}: passes began with codes {begins} and not with {passes}"
-        return fault
+        return ""
 
     def together(self, drafts: Codes) -> str:
         """Frames 0, 1, 0 in one call, each with drafts of its own."""
-        golden = self.golden
+        golden, members = self.golden, [0, 1, 0]
         with self.predictor.drafting(drafts):
-            members = [0, 1, 0]
             codes = self.predictor.predict(golden.hidden[members], golden.cb0_embed[members])
         same = (np.asarray(codes) == golden.codes[members]).all(axis=1)
         return "" if same.all() else f"frame {int(np.argmin(same))} of 3 at once, drafts handed in: other codes"
-
-    def _unlike(self, part: slice, drafts: Codes, forced: bool, what: str) -> str:
-        golden, trace = self.golden, Trace()
-        fed = golden.forced[part].copy() if forced else None
-        hidden, cb0 = golden.hidden[part].copy(), golden.cb0_embed[part].copy()
-        with self.predictor.drafting(drafts):
-            codes = self.predictor.predict(hidden, cb0, forced=fed, trace=trace)
-        digests = (golden.forced_digests if forced else golden.digests)[part]
-        found = np.asarray(codes)
-        if trace.logits is None:
-            return f"frame {part.start}, {what}: no logits to compare"
-        same = (row_digests(np.asarray(trace.logits)) == digests).all(axis=-1)[0]
-        if not same.all():
-            return f"frame {part.start}, {what}: other bits at code {int(np.argmin(same))}"
-        unequal = found[0] != (np.argmax(trace.logits[0], axis=-1) if forced else golden.codes[part.start])
-        return f"frame {part.start}, {what}: another code {int(np.argmax(unequal))}" if unequal.any() else ""
