@@ -21,7 +21,7 @@ from cplab.commandline import (
     run,
     size_pool,
 )
-from cplab.errors import CplabError
+from cplab.errors import BadInputError, CplabError
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Which code predictor is fast and right on this machine."
@@ -115,6 +115,35 @@ def passes(
         fail(str(error))
         return GATE_FAILED
     show(rows, f"passes of {format} on {threads} threads, {model}")
+    return GOOD
+
+
+@app.command()
+def speculation(
+    format: Annotated[str, typer.Option(help="How the weights are held: bf16, q8_0, ...")] = "bf16",
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1)] = 2,
+    model: Model = "synthetic:0.6b-predictable",
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
+    shares: Annotated[str, typer.Option(help="Shares of drafts that hold, 0..1.")] = "",
+) -> int:
+    """Time exact speculation against the plain decoder, as a curve over the share of drafts that hold."""
+    size_pool(threads)
+    from bench.errors import GateFailedError
+    from bench.speculation import SHARES, measured_curve, show
+    from cplab.sources import load_model
+
+    try:
+        wanted = [float(share) for share in shares.split(",")] if shares else list(SHARES)
+    except ValueError:
+        raise BadInputError(f"shares are {shares!r}; numbers from 0 to 1 are wanted, as in 0,0.5,1") from None
+    if not all(0 <= share <= 1 for share in wanted):
+        raise BadInputError(f"shares are {shares!r}; numbers from 0 to 1 are wanted, as in 0,0.5,1")
+    try:
+        plain, points = measured_curve(load_model(model), format, threads, rounds, wanted)
+    except GateFailedError as error:
+        fail(str(error))
+        return GATE_FAILED
+    show(plain, points, format, f"speculation over {format} on {threads} threads, {model}")
     return GOOD
 
 

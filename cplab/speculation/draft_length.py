@@ -1,15 +1,15 @@
 """How many drafts each pass is given: what pays by what is known so far, within what may be lost.
 
 Two things are learnt, frame by frame: how often a draft holds, by codebook and by how far ahead it lies, and what
-passes over several tokens take beside one (their own times: no machine is like another). A pass of k drafts is expected to
-give ``E = 1 + p1 + p1 p2 + ...`` codes and to take ``tokens(1 + k) + (k + E) heads``; the k with the most codes a time
-is taken. Nothing of this has a part in what the codes are.
+passes over several tokens take beside one (their own times: no machine is like another). A pass of k drafts is expected
+to give ``E = 1 + p1 + p1 p2 + ...`` codes and to take ``tokens(1 + k) + (k + E) heads``; the k with the most codes a
+time is taken. Nothing of this has a part in what the codes are.
 
-Where drafts fail, estimates fall within some frames. Until then, and for whatever makes them wrong, an account
-bounds the loss: each frame pays in a share of what a plain frame costs, and what speculation saves; a pass is given drafts only
-as far as the account covers all of them being wrong. So the time lost to a plain decoder is never more than that share,
-as far as costs are known. Where no drafts are taken in, a few are still made and compared, at the price of a head each,
-to learn whether they would hold.
+Where drafts fail, estimates fall within some frames. Until then, and for whatever makes them wrong, an account bounds
+the loss: each frame pays in a share of what a plain frame costs, and what speculation saves; a pass is given drafts
+only as far as the account covers all of them being wrong. So the time lost to a plain decoder is never more than that
+share, as far as costs are known. Where no drafts are taken in, a few are still made and compared, at the price of a
+head each, to learn whether they would hold.
 """
 
 from __future__ import annotations

@@ -1,0 +1,175 @@
+"""What exact speculation is worth: speed beside the plain decoder as a curve over the share of drafts that hold.
+
+On seeded weights nothing is learnt, so drafts are handed in of which a set share is right; everything else is real: the
+passes over several tokens, the draft heads (run for their cost alone), verifying, and the controller, which has a state
+of its own for each share and some frames to learn before anything is timed. A last row has the model's own drafts. How
+often those hold on a trained checkpoint is for its owner to measure: give it as the model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from bench.errors import GateFailedError
+from bench.records import Interval, Ratio
+from bench.stats import median_of_rounds, paired_ratio
+from cplab.commandline import console
+from cplab.decoder import Decoder
+from cplab.formats import format_named
+from cplab.gating import gate_cell
+from cplab.model import Model
+from cplab.sources import synthetic
+from cplab.speculation.acceptance import Acceptance
+from cplab.speculation.decoder import SpeculativeDecoder
+from cplab.speculation.draft_length import DraftLength
+from cplab.variant import CodePredictor, Variant
+
+#: Shares of drafts that hold.
+SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+#: Frames before the first that is timed, in which draft lengths are learnt.
+LEARNING = 8
+#: Frames that the gate looks at, with every check.
+GATE_FRAMES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """One share of drafts that hold.
+
+    Attributes:
+        share: that was set; None for the model's own drafts.
+        held: share of the compared drafts that held, in the timed frames.
+        codes_per_pass: over all passes of the timed frames, each frame's first among them, which has no drafts.
+        passes_per_frame: the same, as passes.
+        ms: of a frame.
+        speedup: over the plain decoder of the same format, paired by round.
+    """
+
+    share: float | None
+    held: float
+    codes_per_pass: float
+    passes_per_frame: float
+    ms: Interval
+    speedup: Ratio
+
+
+@dataclass(slots=True)
+class _Point:
+    """What one share's frames have taught and taken."""
+
+    length: DraftLength
+    acceptance: Acceptance
+    ms: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
+def measured_curve(
+    model: Model, format_name: str, threads: int, rounds: int, shares: Sequence[float] = SHARES
+) -> tuple[Interval, list[CurvePoint]]:
+    """Time a frame of the plain decoder, and of the speculative one for each share, in turn in every round.
+
+    Returns:
+        Milliseconds of a plain frame, and the points.
+
+    Raises:
+        GateFailedError: a decoder is wrong, before anything is timed or in a timed frame.
+    """
+    model.check_finite()
+    plain = _judged(model, format_name, threads, Decoder)
+    speculative = _judged(model, format_name, threads, SpeculativeDecoder)
+    assert isinstance(speculative, SpeculativeDecoder)
+    passes, head_share = model.spec.passes, speculative.length.head
+    points = {s: _Point(DraftLength(passes, head_share), Acceptance(passes)) for s in (*shares, None)}
+    plain_ms: dict[int, list[float]] = {}
+    random = np.random.default_rng(0)
+    for number in range(-LEARNING, rounds):
+        hidden = synthetic.hidden_states(model.name, 1, model.spec.talker_hidden, number + LEARNING)
+        cb0 = synthetic.cb0_embeddings(model.name, 1, model.spec.talker_hidden, number + LEARNING)
+        codes, ms = _timed(plain, hidden, cb0)
+        if number >= 0:
+            plain_ms[number] = [ms]
+        for share, point in points.items():
+            if number == 0:
+                point.acceptance = Acceptance(passes)
+            speculative.length, speculative.acceptance = point.length, point.acceptance
+            with _drafts(speculative, codes, share, random):
+                found, ms = _timed(speculative, hidden, cb0)
+            if not np.array_equal(found, codes):
+                raise GateFailedError(f"spec_{format_name}: other codes than kv_{format_name}; its times mean nothing")
+            if number >= 0:
+                point.ms[number] = [ms]
+    return median_of_rounds(list(plain_ms.values())), [_told(share, point, plain_ms) for share, point in points.items()]
+
+
+def _timed(
+    predictor: CodePredictor, hidden: NDArray[np.float32], cb0: NDArray[np.float32]
+) -> tuple[NDArray[np.int32], float]:
+    """One call as a user would make it: its codes, and milliseconds."""
+    started = time.perf_counter_ns()
+    codes = predictor.predict(hidden, cb0)
+    return codes, (time.perf_counter_ns() - started) / 1e6
+
+
+def _drafts(
+    predictor: SpeculativeDecoder, codes: NDArray[np.int32], share: float | None, random: np.random.Generator
+) -> AbstractContextManager[None]:
+    """Drafts of which a share is right; the predictor's own where that is None."""
+    if share is None:
+        return nullcontext()
+    wrong = random.random(codes.shape) >= share
+    return predictor.drafting(np.where(wrong, (codes + 1) % predictor.model.spec.vocab, codes), controlled=True)
+
+
+def _told(share: float | None, point: _Point, plain_ms: dict[int, list[float]]) -> CurvePoint:
+    counts = point.acceptance
+    asked = int(counts.asked.sum())
+    speedup = paired_ratio(point.ms, plain_ms)
+    assert speedup is not None
+    return CurvePoint(
+        share,
+        int(counts.held.sum()) / asked if asked else 0.0,
+        counts.frames * len(counts.asked) / counts.passes,
+        counts.passes / counts.frames,
+        median_of_rounds(list(point.ms.values())),
+        speedup,
+    )
+
+
+def _judged(model: Model, format_name: str, threads: int, kind: type[Decoder]) -> CodePredictor:
+    """A decoder that has passed its gate."""
+
+    def build(model: Model, threads: int) -> Decoder:
+        return kind(model, threads, format=format_name)
+
+    law = format_name if format_named(format_name).blocks is not None else "f32"
+    name = f"{'spec' if kind is SpeculativeDecoder else 'kv'}_{format_name}"
+    cell = gate_cell(Variant(name, format_name, law, "exact", build, "", "", ""), model, threads, frames=GATE_FRAMES)
+    if not cell.report.passed:
+        raise GateFailedError(f"{name} x {threads}: {cell.report.detail()}; nothing was timed")
+    return cell.predictor
+
+
+def show(plain_ms: Interval, points: list[CurvePoint], format_name: str, title: str) -> None:
+    """Print the curve as a table."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for heading in ("drafts right", "held", "codes a pass", "passes a frame", "ms a frame", f"x kv_{format_name}"):
+        table.add_column(heading, justify="right")
+    for point in points:
+        table.add_row(
+            "the model's" if point.share is None else f"{point.share:.2f}",
+            f"{point.held:.2f}",
+            f"{point.codes_per_pass:.2f}",
+            f"{point.passes_per_frame:.1f}",
+            f"{point.ms.p50:.1f} [{point.ms.lo:.1f}, {point.ms.hi:.1f}]",
+            f"{point.speedup.ratio:.2f} [{point.speedup.lo:.2f}, {point.speedup.hi:.2f}]",
+        )
+    console.print(table)
+    console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
+    console.print("Whether drafts hold is a trained model's to show: on seeded weights the share is set, not learnt.")
