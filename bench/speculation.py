@@ -35,7 +35,7 @@ from cplab.variant import CodePredictor, Variant
 #: Shares of drafts that hold.
 SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 #: Frames before the first that is timed, in which draft lengths are learnt.
-LEARNING = 8
+LEARNING = 16
 #: Frames that the gate looks at, with every check.
 GATE_FRAMES = 2
 
@@ -159,17 +159,21 @@ def _judged(model: Model, format_name: str, threads: int, kind: type[Decoder]) -
 def show(plain_ms: Interval, points: list[CurvePoint], format_name: str, title: str) -> None:
     """Print the curve as a table."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("drafts right", "held", "codes a pass", "passes a frame", "ms a frame", f"x kv_{format_name}"):
-        table.add_column(heading, justify="right")
+    for heading in ("right", "held", "codes a pass", "passes", "ms a frame", f"x kv_{format_name}"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for point in points:
         table.add_row(
-            "the model's" if point.share is None else f"{point.share:.2f}",
+            "own" if point.share is None else f"{point.share:.2f}",
             f"{point.held:.2f}",
             f"{point.codes_per_pass:.2f}",
             f"{point.passes_per_frame:.1f}",
-            f"{point.ms.p50:.1f} [{point.ms.lo:.1f}, {point.ms.hi:.1f}]",
+            f"{point.ms.p50:.0f} [{point.ms.lo:.0f}, {point.ms.hi:.0f}]",
             f"{point.speedup.ratio:.2f} [{point.speedup.lo:.2f}, {point.speedup.hi:.2f}]",
         )
     console.print(table)
     console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
-    console.print("Whether drafts hold is a trained model's to show: on seeded weights the share is set, not learnt.")
+    told = (
+        "right: share of drafts that are right, as set; own: the model's own drafts. How often those of a trained "
+        "checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
+    )
+    console.print(told, style="dim", highlight=False, markup=False, soft_wrap=True)

@@ -28,6 +28,7 @@ from bench.records import (
 from bench.repeatability import repeatability
 from bench.repeating import disturbed_rounds
 from bench.soak import soak_of
+from bench.speculation_note import speculation_note
 from bench.stats import median_of_rounds, paired_ratio, spread
 from bench.timed_rounds import Key, Rounds, baseline_rounds, rounds_of, timed_records, when
 from cplab.tablet import TABLET
@@ -140,14 +141,14 @@ def _cell(info: CellInfo, records: list[CellRecord], timed: list[CellRecord], ba
         "gate": gate,
         "gate_detail": detail,
         "exact": info.tier == "exact" and info.arithmetic == "f32" and not info.lossy_weights and gate == "pass",
-        "passes_per_frame": _first(record.passes_per_frame for record in in_order),
-        "bytes_per_frame": _first(record.bytes_per_frame for record in in_order),
+        "passes_per_frame": _whole(record.passes_per_frame for record in in_order),
+        "bytes_per_frame": _whole(record.bytes_per_frame for record in in_order),
         "fidelity": info.fidelity,
         "oversubscribed": any(record.oversubscribed for record in records),
         "lossy_weights": info.lossy_weights,
         "checks": judge.gate.checks if judge else [],
         "reason": info.reason or reason,
-        "engine_note": info.engine_note,
+        "engine_note": "; ".join(note for note in (info.engine_note, speculation_note(timed)) if note),
         "revision": info.revision,
         "source_digest": info.source_digest,
     }
@@ -233,6 +234,12 @@ def _roof_gbps(timed: dict[Key, list[CellRecord]]) -> dict[str, float]:
 
 def _first(values: Iterable[int | None]) -> int | None:
     return next((value for value in values if value is not None), None)
+
+
+def _whole(values: Iterable[int | None]) -> int | None:
+    """The median, rounded: what a frame costs differs from frame to frame where codes are guessed."""
+    found = _median(values)
+    return None if found is None else round(found)
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -23,6 +23,7 @@ def facts_of(job: Job, predictor: CodePredictor) -> dict[str, Any]:
     from bench.software_facts import engine_builds, environment
     from cplab.cpus import affinity
     from cplab.jit import target_cpu
+    from cplab.speculation.acceptance import Speculates
 
     try:
         layer = numba.threading_layer()
@@ -43,6 +44,7 @@ def facts_of(job: Job, predictor: CodePredictor) -> dict[str, Any]:
         "environment": environment(os.environ),
         "prefetch_bytes": getattr(predictor, "ahead_bytes", None),
         "engine_note": getattr(predictor, "engine_note", ""),
+        "speculation": predictor.acceptance.facts() if isinstance(predictor, Speculates) else None,
         "loadavg_1m": round(os.getloadavg()[0], 2),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -45,7 +45,10 @@ class Acceptance:
         return round(passes), round(heads)
 
     def facts(self) -> dict[str, Any]:
-        """For a record: over all frames; acceptance is None for a codebook of which no draft was asked."""
+        """For a record: over all frames; acceptance is None for a codebook of which no draft was asked.
+
+        ``asked`` are drafts that were compared, those that no pass took in too; ``held`` those that were right.
+        """
         codes = self.frames * len(self.asked)
         return {
             "frames": self.frames,
@@ -55,5 +58,13 @@ class Acceptance:
             "acceptance": [
                 round(h / a, 4) if a else None for h, a in zip(self.held.tolist(), self.asked.tolist(), strict=True)
             ],
-            "drafts_asked": self.asked.tolist(),
+            "asked": self.asked.tolist(),
+            "held": self.held.tolist(),
         }
+
+
+@runtime_checkable
+class Speculates(Protocol):
+    """A `cplab.variant.CodePredictor` that counts what became of its drafts."""
+
+    acceptance: Acceptance
