@@ -10,6 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from reports.bars import budget_sentence, frame_time_chart, roof_chart
 from reports.page import Page, read_page
 from reports.small_charts import pass_charts, scaling_charts
+from reports.step_bars import step_chart
+from reports.talker_and_cp import COLUMNS
 from reports.writing import replace_text
 
 ANSWERS = {"yes": "real time", "no": "not real time", "close": "too close to call", "unknown": "real time not judged"}
@@ -42,6 +44,8 @@ def render_html(page: Page) -> str:
         roof_chart=roof_chart(page.summary),
         scaling=scaling_charts(page.summary),
         passes=pass_charts(page.summary),
+        step_chart=step_chart(page.summary),
+        step_columns=COLUMNS,
         budget=budget_sentence(page.summary),
     )
 
