@@ -9,6 +9,15 @@ byte becomes four bits: the sign, and the pair's place in the window. A decoder 
 What is out of the window (zeros, denormals, NaN, infinities, tiny weights) is an *exception*: its place in the row and
 its 16 bits in a list, four bytes each. The window is the one with the fewest of them.
 
+Why not less. `python -m cplab packing` prints for every matrix the entropy of its exponents, and what half a window
+would come to (`NARROWER`: two bits for the pair, 11 bits a weight). The entropy ends near 10.5 bits: sign and mantissa
+are noise of eight, the exponents of a normal distribution take about two and a half. Half a window leaves out what is
+smaller than about a 256th of the row's largest, of a normal distribution a hundredth and more: at four bytes each these
+take back a third to two thirds of the bit that was gained. What remains, a twentieth at best, is less than a decoder
+would ask for it: a dependent store of 16 bits for each exception, ten a row and more where now most rows have none, and
+codes of three bits, which lie across bytes. That is an estimate and no measurement. A code of variable length gets
+nearer to the entropy and is decoded one weight after another. So a window has eight pairs, and codes are nibbles.
+
 An array of this format holds BF16 words, as `bf16` does; the planes are made where a matrix is laid out for a kernel
 (`cplab.kernels.bf12_units`). The format lives in memory only: files hold BF16.
 """
@@ -24,8 +33,8 @@ from cplab.formats import bf16
 from cplab.formats.format import Format
 from cplab.jit import jit
 
-#: Exponent pairs of a window.
-WINDOW = 8
+#: Exponent pairs of a window, and of one whose codes would have a bit less.
+WINDOW, NARROWER = 8, 4
 #: Bytes that an exception takes.
 EXCEPTION_BYTES = 4
 #: Weights of a row that are packed at a time: `LOW_BYTES` lower bytes, then half as many with two codes each.
@@ -66,12 +75,18 @@ def pack(weights: NDArray[np.float32]) -> NDArray[Any]:
 def planes(words: NDArray[np.uint16], order: NDArray[np.int64] = IN_TURN) -> Planes:
     """Pack rows of BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`; ``order [64]`` is where a step's columns stand."""
     rows, n = words.shape
-    bases, counts = np.empty(rows, np.uint8), np.empty(rows, np.int64)
-    _choose(words, bases, counts)
+    bases, counts = windows(words)
     steps = np.zeros((rows, -(-n // STEP), STEP_BYTES), np.uint8)
     exceptions = np.empty((int(counts.sum()), 2), np.uint16)
     _cut(words, bases, order, steps, exceptions)
     return Planes(bases, steps, counts, exceptions)
+
+
+def windows(words: NDArray[np.uint16], pairs: int = WINDOW) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The window of each row of ``words [rows, n]`` with the fewest exceptions: bases and counts, ``[rows]`` both."""
+    bases, counts = np.empty(len(words), np.uint8), np.empty(len(words), np.int64)
+    _choose(words, pairs, bases, counts)
+    return bases, counts
 
 
 def words(packed: Planes, n: int, order: NDArray[np.int64] = IN_TURN) -> NDArray[np.uint16]:
@@ -86,16 +101,16 @@ def words(packed: Planes, n: int, order: NDArray[np.int64] = IN_TURN) -> NDArray
 
 
 @jit()
-def _choose(words: Any, bases: Any, counts: Any) -> None:
-    """The window of each row of ``words [rows, n]`` with the fewest exceptions, and how many those are."""
+def _choose(words: Any, width: int, bases: Any, counts: Any) -> None:
+    """Fill in what `windows` gives."""
     for r in range(len(words)):
         pairs = np.zeros(128, np.int64)
         for word in words[r]:
             pairs[(word >> 8) & 0x7F] += 1
-        inside = pairs[:WINDOW].sum()
+        inside = pairs[:width].sum()
         best, most = 0, inside
-        for base in range(1, 128 - WINDOW + 1):
-            inside += pairs[base + WINDOW - 1] - pairs[base - 1]
+        for base in range(1, 128 - width + 1):
+            inside += pairs[base + width - 1] - pairs[base - 1]
             if inside > most:
                 best, most = base, inside
         bases[r] = best

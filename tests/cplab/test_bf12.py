@@ -4,21 +4,26 @@ bits whatever rows hold."""
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from small_models import same_bits, with_tensors
 
 from cplab import arithmetic as law
+from cplab.__main__ import app
+from cplab.commandline import run
 from cplab.errors import BadInputError
 from cplab.formats import FORMATS, bf12
 from cplab.gating import gate_cell
 from cplab.kernels import bf12_units, packing, units
 from cplab.kernels.vectors import BF12_CODE, BF16_CODE
-from cplab.packing_report import exponent_entropy, packings
+from cplab.packing_report import exponent_entropy, narrower_bits, packings
+from cplab.sources import load_model
 from cplab.variant import get_variant
 
 F = np.float32
@@ -253,6 +258,22 @@ def test_the_report_counts_what_the_kernels_stream(tiny):
     tensors = {**tiny.tensors, head.name: outlier}
     worse = list(packings(replace(tiny, tensors=tensors, known_digest=None)))
     assert [one.name for one in worse if not one.packed] == [head.name]
+
+
+def test_the_command_prints_a_line_for_every_matrix(capsys, monkeypatch):
+    monkeypatch.setattr("cplab.__main__.console", Console(file=sys.stdout))
+    assert run(app, ["packing", "--model", "synthetic:tiny"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].split()[0] == "matrix"
+    assert [line.split()[0] for line in told[1:-1]] == [one.name for one in packings(load_model("synthetic:tiny"))]
+    assert told[-1].startswith("155,648 weights, 12.")
+    assert told[-1].endswith("nothing is lost")
+
+
+def test_half_a_window_costs_a_bit_less_and_more_exceptions():
+    whole = np.repeat(np.arange(112, 128, dtype=np.uint16) << 7, 4).reshape(1, 64)  # 16 binades, 4 weights each
+    assert narrower_bits(whole[:, 32:].copy()) == 11
+    assert narrower_bits(whole) == 11 + 32 / 2
 
 
 def test_exponents_tell_their_entropy():
