@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cplab.commandline import print_whole
-from cplab.formats import FORMATS, bf12
+from cplab.formats import FORMATS, bf12, bf12_packing
 from cplab.kernels.packing import streamed
 from cplab.kernels.vectors import BF12_CODE
 from cplab.model import Model, Tensor, is_streamed
@@ -59,7 +59,7 @@ def exponent_entropy(words: NDArray[Any]) -> float:
 
 def narrower_bits(words: NDArray[Any]) -> float:
     """Bits a weight of ``words [rows, n]`` with `bf12.NARROWER` pairs in a window: a bit less, and more exceptions."""
-    _, counts = bf12.windows(words, bf12.NARROWER)
+    _, counts = bf12_packing.windows(words, bf12.NARROWER)
     return 8 * bf12.STEP_BYTES / bf12.STEP - 1 + 8 * bf12.EXCEPTION_BYTES * float(counts.sum()) / words.size
 
 

@@ -18,7 +18,7 @@ from cplab import arithmetic as law
 from cplab.__main__ import app
 from cplab.commandline import run
 from cplab.errors import BadInputError
-from cplab.formats import FORMATS, bf12
+from cplab.formats import FORMATS, bf12, bf12_packing
 from cplab.gating import gate_cell
 from cplab.kernels import bf12_units, packing, units
 from cplab.kernels.vectors import BF12_CODE, BF16_CODE
@@ -82,7 +82,7 @@ def test_what_bf16_rounds_is_rounded_alike():
 @pytest.mark.parametrize("n", [64, 1024, 65536])
 def test_every_pattern_survives_the_planes(order, n):
     words = np.random.default_rng(n).permutation(EVERY).reshape(-1, n)
-    np.testing.assert_array_equal(bf12.words(bf12.planes(words, order), n, order), words)
+    np.testing.assert_array_equal(bf12_packing.words(bf12_packing.planes(words, order), n, order), words)
 
 
 @RUNS
@@ -95,8 +95,8 @@ def test_every_pattern_survives_the_planes(order, n):
 @example(kinds=list(ROWS), n=1024, seed=1, in_turn=True)
 def test_planes_hold_any_mixture_of_rows(kinds, n, seed, in_turn):
     words, order = rows_of(kinds, seed, n), bf12.IN_TURN if in_turn else bf12_units.ORDER
-    packed = bf12.planes(words, order)
-    np.testing.assert_array_equal(bf12.words(packed, n, order), words)
+    packed = bf12_packing.planes(words, order)
+    np.testing.assert_array_equal(bf12_packing.words(packed, n, order), words)
     pairs = (words >> 8 & 0x7F).astype(int)
     fewest = [min(np.count_nonzero((row < base) | (row > base + 7)) for base in range(121)) for row in pairs]
     np.testing.assert_array_equal(packed.counts, fewest)
@@ -106,8 +106,8 @@ def test_planes_hold_any_mixture_of_rows(kinds, n, seed, in_turn):
 def test_sixteen_binades_under_a_rows_largest_cost_nothing():
     exponents = np.arange(112, 128, dtype=np.uint16)  # begins with a pair
     words = np.repeat(exponents << 7 | 0x55, 4).reshape(1, 64)
-    assert bf12.planes(words).counts.tolist() == [0]
-    assert bf12.planes(words + np.uint16(1 << 7)).counts.tolist() == [4]  # begins within a pair: 15
+    assert bf12_packing.planes(words).counts.tolist() == [0]
+    assert bf12_packing.planes(words + np.uint16(1 << 7)).counts.tolist() == [4]  # begins within a pair: 15
 
 
 # -- units ------------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_the_order_of_bytes_is_that_of_words_after_interleaving():
 def test_units_are_whole_lines_with_room_for_the_worst():
     kinds = ["gaussian"] * 31 + ["tails"]
     laid, apart = bf12_units.packed_units(rows_of(kinds, 1, 1024))
-    counts = bf12.planes(rows_of(kinds, 1, 1024)).counts
+    counts = bf12_packing.planes(rows_of(kinds, 1, 1024)).counts
     assert apart == counts.sum()
     assert counts[-1] > counts[:-1].max()
     head = laid.shape[1] - 16 * 1536
