@@ -152,6 +152,16 @@ def inspect(
 
 
 @app.command()
+def packing(model: ModelOption = "synthetic:0.6b") -> int:
+    """Show what packing BF16 without loss (the format bf12) comes to for every matrix of a model."""
+    from cplab.packing_report import show
+    from cplab.sources import load_model
+
+    show(load_model(model), console)
+    return GOOD
+
+
+@app.command()
 def export(
     folder: Annotated[Path, typer.Argument(metavar="CHECKPOINT_DIR", help="config.json and safetensors.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the code predictor's GGUF goes.")] = None,

@@ -77,6 +77,7 @@ class Decoder:
         self._together = True
         self._pid = os.getpid()
         self._weights = StreamedWeights(model, self.format)
+        self.engine_note = self._weights.note
         self.bytes_per_frame = sum(s.rows * s.row_bytes for s in self.streams())
         self._kind = KINDS.get(self.format.code)
         self._plan = np.zeros(p.SIZE, np.int64)

@@ -23,7 +23,7 @@ I64 = ir.IntType(64)
 VECTOR = ir.VectorType(FLOAT, LANES)
 INTS = ir.VectorType(I32, LANES)
 
-F32_CODE, BF16_CODE, F16_CODE = (FORMATS[name].code for name in ("f32", "bf16", "f16"))
+F32_CODE, BF16_CODE, F16_CODE, BF12_CODE = (FORMATS[name].code for name in ("f32", "bf16", "f16", "bf12"))
 #: Bytes that 16 weights take, by format code.
 BYTES_PER_16 = {F32_CODE: 64, BF16_CODE: 32, F16_CODE: 32}
 CACHE_LINE = 64
