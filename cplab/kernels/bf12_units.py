@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.formats import bf12
+from cplab.formats import bf12, bf12_packing
 from cplab.kernels.tiles import UNIT
 
 #: Bytes of a unit's head without exceptions, and where the places of exceptions stand in it.
@@ -45,7 +45,7 @@ def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int]:
     """BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`, as ``[rows / 16, unit bytes]``; and how many exceptions."""
     rows, n = words.shape
     units = rows // UNIT
-    packed = bf12.planes(words, ORDER)
+    packed = bf12_packing.planes(words, ORDER)
     starts = np.zeros((units, UNIT + 1), np.int64)
     starts[:, 1:] = packed.counts.reshape(units, UNIT).cumsum(1)
     most = int(starts[:, -1].max(initial=0))

@@ -4,21 +4,26 @@ bits whatever rows hold."""
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from small_models import same_bits, with_tensors
 
 from cplab import arithmetic as law
+from cplab.__main__ import app
+from cplab.commandline import run
 from cplab.errors import BadInputError
-from cplab.formats import FORMATS, bf12
+from cplab.formats import FORMATS, bf12, bf12_packing
 from cplab.gating import gate_cell
 from cplab.kernels import bf12_units, packing, units
 from cplab.kernels.vectors import BF12_CODE, BF16_CODE
-from cplab.packing_report import exponent_entropy, packings
+from cplab.packing_report import exponent_entropy, narrower_bits, packings
+from cplab.sources import load_model
 from cplab.variant import get_variant
 
 F = np.float32
@@ -77,7 +82,7 @@ def test_what_bf16_rounds_is_rounded_alike():
 @pytest.mark.parametrize("n", [64, 1024, 65536])
 def test_every_pattern_survives_the_planes(order, n):
     words = np.random.default_rng(n).permutation(EVERY).reshape(-1, n)
-    np.testing.assert_array_equal(bf12.words(bf12.planes(words, order), n, order), words)
+    np.testing.assert_array_equal(bf12_packing.words(bf12_packing.planes(words, order), n, order), words)
 
 
 @RUNS
@@ -90,8 +95,8 @@ def test_every_pattern_survives_the_planes(order, n):
 @example(kinds=list(ROWS), n=1024, seed=1, in_turn=True)
 def test_planes_hold_any_mixture_of_rows(kinds, n, seed, in_turn):
     words, order = rows_of(kinds, seed, n), bf12.IN_TURN if in_turn else bf12_units.ORDER
-    packed = bf12.planes(words, order)
-    np.testing.assert_array_equal(bf12.words(packed, n, order), words)
+    packed = bf12_packing.planes(words, order)
+    np.testing.assert_array_equal(bf12_packing.words(packed, n, order), words)
     pairs = (words >> 8 & 0x7F).astype(int)
     fewest = [min(np.count_nonzero((row < base) | (row > base + 7)) for base in range(121)) for row in pairs]
     np.testing.assert_array_equal(packed.counts, fewest)
@@ -101,8 +106,8 @@ def test_planes_hold_any_mixture_of_rows(kinds, n, seed, in_turn):
 def test_sixteen_binades_under_a_rows_largest_cost_nothing():
     exponents = np.arange(112, 128, dtype=np.uint16)  # begins with a pair
     words = np.repeat(exponents << 7 | 0x55, 4).reshape(1, 64)
-    assert bf12.planes(words).counts.tolist() == [0]
-    assert bf12.planes(words + np.uint16(1 << 7)).counts.tolist() == [4]  # begins within a pair: 15
+    assert bf12_packing.planes(words).counts.tolist() == [0]
+    assert bf12_packing.planes(words + np.uint16(1 << 7)).counts.tolist() == [4]  # begins within a pair: 15
 
 
 # -- units ------------------------------------------------------------------------------------------------------------
@@ -124,7 +129,7 @@ def test_the_order_of_bytes_is_that_of_words_after_interleaving():
 def test_units_are_whole_lines_with_room_for_the_worst():
     kinds = ["gaussian"] * 31 + ["tails"]
     laid, apart = bf12_units.packed_units(rows_of(kinds, 1, 1024))
-    counts = bf12.planes(rows_of(kinds, 1, 1024)).counts
+    counts = bf12_packing.planes(rows_of(kinds, 1, 1024)).counts
     assert apart == counts.sum()
     assert counts[-1] > counts[:-1].max()
     head = laid.shape[1] - 16 * 1536
@@ -253,6 +258,22 @@ def test_the_report_counts_what_the_kernels_stream(tiny):
     tensors = {**tiny.tensors, head.name: outlier}
     worse = list(packings(replace(tiny, tensors=tensors, known_digest=None)))
     assert [one.name for one in worse if not one.packed] == [head.name]
+
+
+def test_the_command_prints_a_line_for_every_matrix(capsys, monkeypatch):
+    monkeypatch.setattr("cplab.__main__.console", Console(file=sys.stdout))
+    assert run(app, ["packing", "--model", "synthetic:tiny"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].split()[0] == "matrix"
+    assert [line.split()[0] for line in told[1:-1]] == [one.name for one in packings(load_model("synthetic:tiny"))]
+    assert told[-1].startswith("155,648 weights, 12.")
+    assert told[-1].endswith("nothing is lost")
+
+
+def test_half_a_window_costs_a_bit_less_and_more_exceptions():
+    whole = np.repeat(np.arange(112, 128, dtype=np.uint16) << 7, 4).reshape(1, 64)  # 16 binades, 4 weights each
+    assert narrower_bits(whole[:, 32:].copy()) == 11
+    assert narrower_bits(whole) == 11 + 32 / 2
 
 
 def test_exponents_tell_their_entropy():
