@@ -20,7 +20,15 @@ from cplab.sources import load_model, synthetic
 from cplab.spec import PRESETS
 
 DIGESTS = json.loads(files("cplab.sources").joinpath("synthetic_digests.json").read_text())
-NAMES = ["synthetic:0.6b", "synthetic:1.7b", "synthetic:tiny", "synthetic:0.6b-spikes", "synthetic:0.6b-tails"]
+NAMES = [
+    "synthetic:0.6b",
+    "synthetic:1.7b",
+    "synthetic:tiny",
+    "synthetic:0.6b-spikes",
+    "synthetic:0.6b-tails",
+    "synthetic:0.6b-predictable",
+    "synthetic:tiny-predictable",
+]
 #: The published width in one layer with one head, which is made in a second; a tensor depends on its own name only.
 ONE_LAYER = replace(PRESETS["0.6b"], layers=1, groups=2)
 
@@ -113,7 +121,9 @@ def test_every_tensor_of_tiny_has_its_committed_digest():
     assert found == DIGESTS["synthetic:tiny"]["tensors"]
 
 
-@pytest.mark.parametrize("name", ["synthetic:0.6b", "synthetic:0.6b-spikes", "synthetic:0.6b-tails"])
+@pytest.mark.parametrize(
+    "name", ["synthetic:0.6b", "synthetic:0.6b-spikes", "synthetic:0.6b-tails", "synthetic:0.6b-predictable"]
+)
 def test_a_layer_of_the_published_shape_has_its_committed_digests(name):
     found = {n: synthetic.short_digest(t) for n, t in one_layer(name).items()}
     assert found == {n: DIGESTS[name]["tensors"][n] for n in found}

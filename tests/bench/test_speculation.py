@@ -1,0 +1,84 @@
+"""The curve of speculation: real passes, a set share of drafts that hold, and no time for what is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench import speculation
+from bench.records import CellRecord, GateOutcome
+from bench.speculation_note import speculation_note
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, run
+from cplab.sources import load_model
+from cplab.speculation.decoder import SpeculativeDecoder
+
+MODEL = "synthetic:tiny-predictable"
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(speculation, "LEARNING", 4)
+
+
+@pytest.mark.usefixtures("short")
+def test_each_share_has_a_point_and_the_models_own_drafts_are_the_last():
+    plain, points = speculation.measured_curve(load_model(MODEL), "bf16", 1, 12, [0.0, 1.0])
+    assert [point.share for point in points] == [0.0, 1.0, None]
+    assert [point.held for point in points[:2]] == [0.0, 1.0]
+    assert 0.6 < points[2].held < 0.9
+    assert points[0].codes_per_pass == 1
+    assert points[0].passes_per_frame == 15
+    for point in points:
+        assert point.codes_per_pass * point.passes_per_frame == pytest.approx(15)
+        assert point.ms.lo <= point.ms.p50 <= point.ms.hi
+    assert plain.p50 > 0
+
+
+@pytest.mark.usefixtures("short")
+def test_the_command_prints_a_row_for_each(capsys):
+    from bench.cli import app
+
+    arguments = ["speculation", "--model", MODEL, "-t", "1", "--rounds", "3", "--shares", "0,0.5", "--format", "q8_0"]
+    assert run(app, arguments) == GOOD
+    out = capsys.readouterr().out
+    assert "speculation over q8_0 on 1 threads" in out
+    assert [line.split()[0] for line in out.splitlines()[2:5]] == ["0.00", "0.50", "own"]
+    assert "for its owner to measure" in out
+
+
+@pytest.mark.parametrize("shares", ["x", "1.5", "-1", "0.5,,1"])
+def test_what_is_no_share_is_one_line(capsys, shares):
+    from bench.cli import app
+
+    assert run(app, ["speculation", "--model", MODEL, "-t", "1", "--shares", shares]) == WRONG_USE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("short")
+def test_nothing_is_timed_that_is_wrong(capsys, monkeypatch):
+    from bench.cli import app
+
+    class Wrong(SpeculativeDecoder):
+        def predict(self, *arguments, **options):
+            return (super().predict(*arguments, **options) + (self._given is not None)).astype(np.int32) % 256
+
+    monkeypatch.setattr(speculation, "SpeculativeDecoder", Wrong)
+    assert run(app, ["speculation", "--model", MODEL, "-t", "1", "--rounds", "3"]) == GATE_FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "spec_bf16 x 1: speculation:" in err
+
+
+def record(facts):
+    return CellRecord(
+        variant="spec_bf16", threads=1, model=MODEL, round=0, order=0, phase="timed",
+        gate=GateOutcome(status="pass"), facts={"speculation": facts},
+    )  # fmt: skip
+
+
+def test_a_note_sums_over_workers():
+    first = {"frames": 10, "passes_per_frame": 1.5, "asked": [0, 4, 0], "held": [0, 4, 0]}
+    second = {"frames": 30, "passes_per_frame": 2.5, "asked": [0, 4, 0], "held": [0, 2, 0]}
+    note = speculation_note([record(first), record(second), record(None)])
+    assert note == "1.33 codes a pass, 2.2 passes a frame; drafts held, by codebook from 2 on: 0.75 -"
+    assert speculation_note([record(None)]) == ""
