@@ -41,7 +41,7 @@ def with_share(model, share):
 
 
 def held(model, frames=200):
-    """Share of codes that the head reads from the hidden state before, given each frame's own codes: by depth 1 and 2."""
+    """Share of codes that their heads read from an earlier hidden state, one and two codes before their own."""
     naive, spec = Naive(model, "f32"), model.spec
     hidden, cb0 = inputs(model, frames)
     codes = np.zeros((frames, spec.passes), np.int32)
