@@ -212,7 +212,7 @@ def test_drafts_that_are_no_codes_are_refused(predictable, drafts):
 def poisoned(model, table, code):
     """The model with an embedding row that no activation survives."""
     values = model.f32(f"model.codec_embedding.{table}.weight").copy()
-    values[code] = 3e38
+    values[code] = np.inf
     return with_tensors(model, **{f"model__codec_embedding__{table}__weight": values})
 
 
