@@ -20,15 +20,23 @@ def macs_per_frame(spec: Spec, *, recompute: bool) -> int:
         spec: of the model.
         recompute: every pass runs all positions so far, instead of those that are new.
     """
+    return sum(macs_per_pass(spec, index, recompute=recompute) for index in range(spec.passes))
+
+
+def macs_per_pass(spec: Spec, index: int, *, recompute: bool) -> int:
+    """Multiply-adds of a frame's pass number ``index``, as `macs_per_frame`."""
     head = spec.vocab * spec.hidden
-    token = spec.weights_per_pass - head + (spec.talker_hidden * spec.hidden if spec.projected else 0)
-    total = 0
-    for index in range(spec.passes):
-        positions = index + 2  # the first pass takes in the hidden state and CB0
-        first = 0 if recompute or index == 0 else positions - 1
-        seen = sum(position + 1 for position in range(first, positions))
-        total += (positions - first) * token + 2 * spec.layers * spec.q_rows * seen + head
-    return total
+    layer = (spec.weights_per_pass - head) // spec.layers
+    keys_and_values = 2 * spec.kv_rows * spec.hidden
+    projection = spec.talker_hidden * spec.hidden if spec.projected else 0
+    positions = index + 2  # the first pass takes in the hidden state and CB0
+    first = 0 if recompute or index == 0 else positions - 1
+    count = positions - first
+    seen = sum(position + 1 for position in range(first, positions))
+    layers = (spec.layers - 1) * (count * layer + 2 * spec.q_rows * seen)
+    # In the last layer all positions give keys and values, and only the last one goes on.
+    last_layer = count * keys_and_values + layer - keys_and_values + 2 * spec.q_rows * positions
+    return layers + last_layer + (2 if index == 0 else 1) * projection + head
 
 
 def macs_of(predictor: CodePredictor) -> int | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from bench.errors import GateFailedError
+from bench.frame_work import macs_per_pass
 from bench.records import Interval, Ratio
 from bench.stats import median_of_rounds, paired_ratio
 from cplab.commandline import console
@@ -115,10 +116,11 @@ def _round(
 
 
 def _gmac(model: Model, tokens: int) -> float:
-    """Thousand millions of multiply-adds of a pass; a head runs for each frame of a batch, else for the last token."""
+    """Thousand millions of multiply-adds of a pass: over a batch's frames, else the last one of a recomputed frame."""
     spec = model.spec
-    head = spec.vocab * spec.hidden
-    return (tokens * (spec.weights_per_pass - head) + (tokens if tokens in BATCHES else 1) * head) / 1e9
+    if tokens in BATCHES:
+        return tokens * macs_per_pass(spec, 1, recompute=False) / 1e9
+    return macs_per_pass(spec, spec.passes - 1, recompute=True) / 1e9
 
 
 def show(rows: list[PassRow], title: str) -> None:

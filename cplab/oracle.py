@@ -69,7 +69,7 @@ class Oracle:
 
     def pass_logits(self, g: int, inputs: list[Vector]) -> Vector:
         """Logits ``[vocab]`` of pass ``g`` from all inputs so far, ``g + 2`` vectors ``[talker_hidden]``."""
-        residual = self.layers(np.stack([self.project(x) for x in inputs]))
+        residual = self.layers(np.stack([self.project(x) for x in inputs]), g + 1)
         return self.head(g, self.norm(residual[-1], "model.norm.weight"))
 
     def scored(
@@ -81,7 +81,7 @@ class Oracle:
         the two against each other.
         """
         embedded = [self.embedding(g, int(forced[g])) for g in range(self.spec.passes - 1)]
-        residual = self.layers(np.stack([self.project(x) for x in (hidden, cb0_embed, *embedded)]))
+        residual = self.layers(np.stack([self.project(x) for x in (hidden, cb0_embed, *embedded)]), 1)
         heads = [self.head(g, self.norm(residual[g + 1], "model.norm.weight")) for g in range(self.spec.passes)]
         codes = np.array([self.code(g, row, draws) for g, row in enumerate(heads)], np.int32)
         if (codes < 0).any():
@@ -126,28 +126,38 @@ class Oracle:
         """Logits of codebook group + 1, ``[vocab]``."""
         return self.linear(f"lm_head.{group}.weight", x)
 
-    def layers(self, residual: Vector) -> Vector:
-        """All layers over ``residual [positions, hidden]``."""
+    def layers(self, residual: Vector, read_from: int = 0) -> Vector:
+        """All layers over ``residual [positions, hidden]``.
+
+        Positions before ``read_from`` are not read afterwards: the last layer makes their keys and values alone.
+        """
         for layer in range(self.spec.layers):
             at = f"model.layers.{layer}."
-            attended = self.attention(
-                at + "self_attn.", [self.norm(x, at + "input_layernorm.weight") for x in residual]
-            )
+            going = read_from if layer == self.spec.layers - 1 else 0
+            normed = [self.norm(x, at + "input_layernorm.weight") for x in residual]
+            attended = self.attention(at + "self_attn.", normed, going)
             residual = residual.copy()
-            for x, y in zip(residual, attended, strict=True):
+            for x, y in zip(residual[going:], attended, strict=True):
                 law.add(x, self.linear(at + "self_attn.o_proj.weight", y))
                 law.add(x, self.feed_forward(at, self.norm(x, at + "post_attention_layernorm.weight")))
         return residual
 
-    def attention(self, at: str, normed: list[Vector]) -> list[Vector]:
-        """Causal grouped-query attention: ``positions x [hidden] -> positions x [heads * head_dim]``."""
+    def attention(self, at: str, normed: list[Vector], read_from: int = 0) -> list[Vector]:
+        """Causal grouped-query attention: ``positions x [hidden] -> positions x [heads * head_dim]``.
+
+        What comes out begins with position ``read_from``.
+        """
         d = self.spec.head_dim
         shared = self.spec.heads // self.spec.kv_heads
-        Q = [self.rotated(self.linear(at + "q_proj.weight", x), at + "q_norm.weight", p) for p, x in enumerate(normed)]
+        Q = {
+            p: self.rotated(self.linear(at + "q_proj.weight", x), at + "q_norm.weight", p)
+            for p, x in enumerate(normed)
+            if p >= read_from
+        }
         K = [self.rotated(self.linear(at + "k_proj.weight", x), at + "k_norm.weight", p) for p, x in enumerate(normed)]
         V = [self.linear(at + "v_proj.weight", x).reshape(-1, d) for x in normed]
         attended = []
-        for p in range(len(normed)):
+        for p in Q:
             y = np.empty((self.spec.heads, d), np.float32)
             for head in range(self.spec.heads):
                 keys = np.stack([k[head // shared] for k in K[: p + 1]])

@@ -7,7 +7,7 @@ from typing import Any
 from cplab.jit import jit
 from cplab.kernels import blocks, tracing
 from cplab.kernels import plan as p
-from cplab.kernels.layout import ACTIVATION, code_of, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import ACTIVATION, code_of, going_of, layer_norms, private, tokens_of, trouble
 from cplab.kernels.quantising import quantise
 
 
@@ -15,6 +15,7 @@ from cplab.kernels.quantising import quantise
 def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """Per key/value head: norm and rotate the new keys into the cache, then every query head that shares it."""
     first, count = tokens_of(plan, g)
+    going = going_of(plan, layer, g)
     B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
     shared = plan[p.HEADS] // kv_heads
     items = B * kv_heads
@@ -23,15 +24,16 @@ def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
         for i in range(count):
             _cache_position(plan, layer, b, kv_head, first + i, b * count + i, B * count)
         for head in range(kv_head * shared, (kv_head + 1) * shared):
-            for i in range(count):
-                _attend_head(plan, layer, b, kv_head, head, first + i, b * count + i, B * count, m)
+            for i in range(going):
+                position = first + count - going + i
+                _attend_head(plan, layer, b, kv_head, head, position, b * going + i, B * count, B * going, m)
     tracing.lap(plan, g, m, tracing.ATTENTION)
     if plan[p.OFFSET]:
-        _quantise_attended(plan, g, m, team)
+        _quantise_attended(plan, g, going, m, team)
 
 
 @jit()
-def _quantise_attended(plan: Any, g: int, m: int, team: int) -> None:
+def _quantise_attended(plan: Any, g: int, going: int, m: int, team: int) -> None:
     """What this member's heads attended to, as quantised activations of o_proj."""
     _, count = tokens_of(plan, g)
     B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
@@ -39,10 +41,10 @@ def _quantise_attended(plan: Any, g: int, m: int, team: int) -> None:
     items = B * kv_heads
     for item in range(items * m // team, items * (m + 1) // team):
         b, low = item // kv_heads, item % kv_heads * group
-        for t in range(b * count, (b + 1) * count):
+        for t in range(b * going, (b + 1) * going):
             panel = plan[p.ATTENDED_QUANTS]
-            if not quantise(plan[p.ATTENDED], B * count, t, low, low + group, panel, plan[p.OFFSET]):
-                trouble(plan, code_of(plan, g, t % count), b, ACTIVATION)
+            if not quantise(plan[p.ATTENDED], B * going, t, low, low + group, panel, plan[p.OFFSET]):
+                trouble(plan, code_of(plan, g, count - going + t % going), b, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
 
 
@@ -74,7 +76,10 @@ def _cache_position(plan: Any, layer: int, b: int, kv_head: int, position: int, 
 
 
 @jit()
-def _attend_head(plan: Any, layer: int, b: int, kv_head: int, head: int, position: int, t: int, T: int, m: int) -> None:
+def _attend_head(
+    plan: Any, layer: int, b: int, kv_head: int, head: int, position: int, t: int, T: int, going: int, m: int
+) -> None:
+    """A query head at a position: token ``t`` of the ``going`` ones whose queries lie in a panel of T tokens."""
     d = plan[p.HEAD_DIM]
     query = private(plan, m)
     scores = query + 4 * d
@@ -95,4 +100,5 @@ def _attend_head(plan: Any, layer: int, b: int, kv_head: int, head: int, positio
         total = total + blocks.read_f32(scores + 4 * j)
     for j in range(visible):
         blocks.write_f32(scores + 4 * j, blocks.read_f32(scores + 4 * j) / total)
-    blocks.weighted_sum(scores, visible, plan[p.VALUES] + rows, 4 * d, plan[p.ATTENDED] + start, T * 64, d // 16)
+    attended = plan[p.ATTENDED] + 4 * head * d * going + t * 64
+    blocks.weighted_sum(scores, visible, plan[p.VALUES] + rows, 4 * d, attended, going * 64, d // 16)

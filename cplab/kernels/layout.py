@@ -55,6 +55,15 @@ def new_tokens_of(word: int) -> tuple[int, int]:
 
 
 @jit()
+def going_of(plan: Any, layer: int, word: int) -> int:
+    """How many of a pass's tokens, of each sequence, go on once a layer has all their keys and values: its last ones.
+
+    After the last layer's attention only tokens that give a code are read.
+    """
+    return 1 + drafts_of(word) if layer == plan[p.LAYERS] - 1 else tokens_of(plan, word)[1]
+
+
+@jit()
 def token_of(plan: Any, word: int, code: int) -> int:
     """Which token of a pass, of each sequence, gives a code."""
     if plan[p.RECOMPUTE]:

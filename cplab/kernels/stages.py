@@ -5,6 +5,9 @@ launch) is all that is needed. Cheap things are not split but repeated by every 
 and choosing a code from the last pass's logits. Nothing is ever summed across members: a dot product belongs to one
 member, so the thread count cannot change a bit.
 
+Nothing is computed that nobody reads: in the last layer tokens that give no code have their keys and values made and
+go no further. Recomputing a frame, that is a sixth of the multiply-adds.
+
 Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head. Where ``g`` is a pass and not a code
 it is a word of `cplab.kernels.layout`, which may say that drafts come with it.
 """
@@ -25,6 +28,7 @@ from cplab.kernels.layout import (
     LOGIT,
     code_of,
     first_code,
+    going_of,
     layer_norms,
     new_tokens_of,
     private,
@@ -43,14 +47,15 @@ INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE = range(10)
 def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
     """The panel ``x`` of n columns as records in private space; ``x`` itself where the arithmetic is float32.
 
-    ``count`` tokens belong to each frame.
+    The last ``count`` tokens of each frame are in it.
     """
     if plan[p.OFFSET] == 0:
         return x
     panel = private(plan, m) + plan[p.QUANTS_AT]
+    left_out = tokens_of(plan, g)[1] - count
     for t in range(T):
         if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
-            trouble(plan, code_of(plan, g, t % count), t // count, ACTIVATION)
+            trouble(plan, code_of(plan, g, left_out + t % count), t // count, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
     return panel
 
@@ -162,49 +167,77 @@ def _rows(plan: Any, matrix: int, u: int, n: int, x: int, T: int, y: int, y_toke
 
 
 @jit()
-def _normed(plan: Any, weight: int, g: int, T: int, m: int) -> int:
-    """RMSNorm of every token of the residual panel, in private space and ready to be multiplied; its address."""
-    eps = blocks.read_f32(plan[p.NUMBERS])
-    x = private(plan, m)
-    for t in range(T):
-        blocks.rms_norm(plan[p.RESIDUAL] + t * 64, T * 64, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
-    tracing.lap(plan, g, m, tracing.NORM)
-    return _quantised(plan, x, T, tokens_of(plan, g)[1], plan[p.HIDDEN], g, m)
+def _residual(plan: Any, g: int, b: int, going: int) -> int:
+    """Address of the first of sequence b's last ``going`` tokens in the residual panel."""
+    count = tokens_of(plan, g)[1]
+    return plan[p.RESIDUAL] + (b * count + count - going) * 64
 
 
 @jit()
-def qkv_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
-    """q, k and v rows of all tokens, as one matrix."""
-    x = _normed(plan, layer_norms(plan, layer), g, T, m)
+def _normed(plan: Any, weight: int, g: int, going: int, m: int) -> int:
+    """RMSNorm of each sequence's last ``going`` tokens, in private space and ready to be multiplied; its address."""
+    T, row_bytes = plan[p.BATCH] * going, plan[p.BATCH] * tokens_of(plan, g)[1] * 64
+    eps = blocks.read_f32(plan[p.NUMBERS])
+    x = private(plan, m)
+    for t in range(T):
+        source = _residual(plan, g, t // going, going) + t % going * 64
+        blocks.rms_norm(source, row_bytes, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
+    tracing.lap(plan, g, m, tracing.NORM)
+    return _quantised(plan, x, T, going, plan[p.HIDDEN], g, m)
+
+
+@jit()
+def qkv_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
+    """q, k and v rows as one matrix: keys and values of all tokens, queries of those that go on."""
+    count, going = tokens_of(plan, g)[1], going_of(plan, layer, g)
+    queries = plan[p.HEADS] * plan[p.HEAD_DIM] // 16
+    units = queries + 2 * plan[p.KV_HEADS] * plan[p.HEAD_DIM] // 16
+    if going == count:
+        _qkv_rows(plan, layer, g, count, 0, units, m, team)
+    else:
+        _qkv_rows(plan, layer, g, going, 0, queries, m, team)
+        _qkv_rows(plan, layer, g, count, queries, units, m, team)
+
+
+@jit()
+def _qkv_rows(plan: Any, layer: int, g: int, going: int, first: int, end: int, m: int, team: int) -> None:
+    """Member m's share of units first .. end - 1, for each sequence's last ``going`` tokens."""
+    x = _normed(plan, layer_norms(plan, layer), g, going, m)
     matrix = layout.matrix(plan, layer, p.QKV_MATRIX)
-    units = (plan[p.HEADS] + 2 * plan[p.KV_HEADS]) * plan[p.HEAD_DIM] // 16
-    for u in range(units * m // team, units * (m + 1) // team):
-        _rows(plan, matrix, u, plan[p.HIDDEN], x, T, plan[p.QKV] + u * T * 64, 64)
+    unit_bytes = plan[p.BATCH] * tokens_of(plan, g)[1] * 64
+    units = end - first
+    for u in range(first + units * m // team, first + units * (m + 1) // team):
+        _rows(plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH] * going, plan[p.QKV] + u * unit_bytes, 64)
     tracing.lap(plan, g, m, tracing.QKV)
 
 
 @jit()
-def _add_rows(plan: Any, matrix: int, n: int, x: int, T: int, m: int, team: int) -> None:
-    """``residual += W @ x`` for this member's rows."""
-    units = plan[p.HIDDEN] // 16
+def _add_rows(plan: Any, matrix: int, n: int, x: int, g: int, going: int, m: int, team: int) -> None:
+    """``residual += W @ x`` for this member's rows and each sequence's last ``going`` tokens."""
+    units, B = plan[p.HIDDEN] // 16, plan[p.BATCH]
+    unit_bytes = B * tokens_of(plan, g)[1] * 64
     y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(units * m // team, units * (m + 1) // team):
-        _rows(plan, matrix, u, n, x, T, y, 64)
-        blocks.add(plan[p.RESIDUAL] + u * T * 64, 64, y, 64, T)
+        _rows(plan, matrix, u, n, x, B * going, y, 64)
+        for b in range(B):
+            blocks.add(_residual(plan, g, b, going) + u * unit_bytes, 64, y + b * going * 64, 64, going)
 
 
 @jit()
-def out_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
+def out_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """o_proj and the first residual."""
     x = plan[p.ATTENDED_QUANTS] if plan[p.OFFSET] else plan[p.ATTENDED]
-    _add_rows(plan, layout.matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
+    matrix, columns = layout.matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM]
+    _add_rows(plan, matrix, columns, x, g, going_of(plan, layer, g), m, team)
     tracing.lap(plan, g, m, tracing.OUT)
 
 
 @jit()
-def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
+def gate_up_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """Gate and up rows side by side, and silu(gate) * up, quantised for down_proj by whoever has made it."""
-    x = _normed(plan, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
+    going = going_of(plan, layer, g)
+    T = plan[p.BATCH] * going
+    x = _normed(plan, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, going, m)
     matrix = layout.matrix(plan, layer, p.GATE_UP_MATRIX)
     gate = private(plan, m) + plan[p.SCRATCH_AT]
     up = gate + 64 * T
@@ -217,18 +250,19 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
     tracing.lap(plan, g, m, tracing.GATE_UP)
     if plan[p.OFFSET]:
-        count = tokens_of(plan, g)[1]
+        left_out = tokens_of(plan, g)[1] - going
         for t in range(T):
             if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
-                trouble(plan, code_of(plan, g, t % count), t // count, ACTIVATION)
+                trouble(plan, code_of(plan, g, left_out + t % going), t // going, ACTIVATION)
         tracing.lap(plan, g, m, tracing.QUANTISE)
 
 
 @jit()
-def down_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
+def down_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """down_proj and the second residual."""
     x = plan[p.GATED_QUANTS] if plan[p.OFFSET] else plan[p.GATED]
-    _add_rows(plan, layout.matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], x, T, m, team)
+    matrix = layout.matrix(plan, layer, p.DOWN_MATRIX)
+    _add_rows(plan, matrix, plan[p.INTERMEDIATE], x, g, going_of(plan, layer, g), m, team)
     tracing.lap(plan, g, m, tracing.DOWN)
 
 
@@ -304,21 +338,20 @@ def propose_stage(plan: Any, g: int, m: int, team: int) -> None:
 def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
     """Member m's share of one stage of the plan at an address; after the layers ``layer`` counts accepted drafts."""
     plan = carray(address, (p.SIZE,))
-    T = plan[p.BATCH] * tokens_of(plan, g)[1]
     # What is waited for before an input stage is the pass before.
     tracing.lap(plan, max(first_code(g) - 1, 0) if stage == INPUT else g, m, tracing.WAIT)
     if stage == INPUT:
         input_stage(plan, g, m, team)
     elif stage == QKV:
-        qkv_stage(plan, layer, g, T, m, team)
+        qkv_stage(plan, layer, g, m, team)
     elif stage == ATTEND:
         attend_stage(plan, layer, g, m, team)
     elif stage == OUT:
-        out_stage(plan, layer, g, T, m, team)
+        out_stage(plan, layer, g, m, team)
     elif stage == GATE_UP:
-        gate_up_stage(plan, layer, g, T, m, team)
+        gate_up_stage(plan, layer, g, m, team)
     elif stage == DOWN:
-        down_stage(plan, layer, g, T, m, team)
+        down_stage(plan, layer, g, m, team)
     elif stage == HEAD:
         head_stage(plan, layer, g, m, team)
     elif stage == DRAFT:

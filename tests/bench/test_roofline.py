@@ -77,14 +77,18 @@ def test_of_several_last_caches_a_team_is_only_sure_of_one():
 
 def test_a_cached_token_is_one_pass_and_recomputing_is_the_sum_of_all():
     spec = load_model("synthetic:0.6b").spec
-    layers = spec.weights_per_pass - spec.vocab * spec.hidden
-    attention = 2 * spec.layers * spec.q_rows
-    kept = 16 * layers + 15 * spec.vocab * spec.hidden + attention * sum(range(1, 17))
-    assert macs_per_frame(spec, recompute=False) == kept
-    again = sum(range(2, 17)) * layers + 15 * spec.vocab * spec.hidden
-    again += attention * sum(n * (n + 1) // 2 for n in range(2, 17))
-    assert macs_per_frame(spec, recompute=True) == again
-    assert 7.5 < again / kept < 8.5
+    heads = 15 * spec.vocab * spec.hidden
+    keys_and_values = 2 * spec.kv_rows * spec.hidden
+    layer = (spec.q_rows + 2 * spec.kv_rows + spec.q_rows + 3 * spec.intermediate) * spec.hidden
+    attention = 2 * spec.q_rows
+    # The last layer's queries, o_proj and feed forward run for the 15 positions that give a code.
+    kept = 4 * (16 * layer + attention * sum(range(1, 17)))
+    kept += 16 * keys_and_values + 15 * (layer - keys_and_values) + attention * sum(range(2, 17))
+    assert macs_per_frame(spec, recompute=False) == kept + heads
+    again = 4 * (sum(range(2, 17)) * layer + attention * sum(n * (n + 1) // 2 for n in range(2, 17)))
+    again += sum(range(2, 17)) * keys_and_values + 15 * (layer - keys_and_values) + attention * sum(range(2, 17))
+    assert macs_per_frame(spec, recompute=True) == again + heads
+    assert 6 < again / kept < 7.5
 
 
 def test_a_predictor_that_skips_passes_must_tell_its_own_work():
