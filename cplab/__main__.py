@@ -193,6 +193,40 @@ def export(
 
 
 @app.command()
+def drafter(
+    model: ModelOption = "synthetic:0.6b",
+    golden: Annotated[
+        Path | None, typer.Option("--golden", help="Recorded frames of these weights; default: their own golden.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: beside the model, where spec_* find it.")
+    ] = None,
+) -> int:
+    """Fit what drafts of later codes add to the hidden state (spec_* variants), and keep it beside the model."""
+    from cplab.cachedir import require_writable
+    from cplab.golden import load_golden
+    from cplab.golden_making import golden_for
+    from cplab.sources import load_model
+    from cplab.speculation import offsets
+
+    loaded = load_model(model)
+    path = offsets.path_beside(loaded) if output is None else output
+    require_writable(path)
+    with ticking("depths", offsets.DEPTHS) as tick:
+        fitted = offsets.fit(loaded, load_golden(golden) if golden else golden_for(loaded), tick)
+    offsets.save(loaded, fitted.offsets, path)
+    console.print(f"{path}: fitted on {fitted.frames[0]} frames, judged on {fitted.frames[1]}", soft_wrap=True)
+    for depth, (none, mean, descended) in enumerate(fitted.held, 1):
+        console.print(
+            f"{depth} ahead: {none:.1%} of drafts hold without, {mean:.1%} with the mean difference, "
+            f"{descended:.1%} after gradient steps",
+            highlight=False,
+            soft_wrap=True,
+        )
+    return GOOD
+
+
+@app.command()
 def orchestrate(
     talker: Annotated[
         str, typer.Option(help="A talker's GGUF file, or synthetic-talker:0.6b.")

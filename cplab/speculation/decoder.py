@@ -26,6 +26,7 @@ from cplab.model import Model
 from cplab.speculation.acceptance import Acceptance
 from cplab.speculation.draft_length import DraftLength
 from cplab.speculation.drafted_frame import DraftedFrame
+from cplab.speculation.offsets import load
 from cplab.variant import WeightStream
 
 
@@ -40,7 +41,8 @@ class SpeculativeDecoder(Decoder):
         threads: team size, 1 or more.
         format: a name of `cplab.formats`.
         offsets: ``[passes, depths, hidden]`` f32: what is added to the normed hidden state before the draft head of
-            the code at each depth (0 the nearest) for the pass that begins with each code; None for nothing.
+            the code at each depth (0 the nearest) for the pass that begins with each code; default: what
+            `cplab.speculation.offsets` keeps of these weights, if anything.
 
     Raises:
         BadInputError: offsets of another shape, or not finite.
@@ -58,6 +60,7 @@ class SpeculativeDecoder(Decoder):
         self._given: tuple[NDArray[np.int32], bool] | None = None
         self._frame = 0
         self._told = (0, 0)
+        offsets = load(model) if offsets is None else offsets
         if offsets is not None:
             if offsets.ndim != 3 or offsets.shape[::2] != (spec.passes, spec.hidden) or not np.isfinite(offsets).all():
                 raise BadInputError(f"offsets have shape {list(offsets.shape)} or are not finite")
@@ -98,7 +101,8 @@ class SpeculativeDecoder(Decoder):
         for i in range(passes):
             first, last = (len(heads) * n // passes for n in (i, i + 1))
             drafted = drafts * (i + 1) // passes - drafts * i // passes
-            found += [*self._pass_streams(), *heads[first : last + drafted]]
+            ahead = (heads[(last + n) % len(heads)] for n in range(drafted))
+            found += [*self._pass_streams(), *heads[first:last], *ahead]
         return found
 
     def last_frame(self) -> DraftedFrame:

@@ -30,7 +30,7 @@ MOST_DRAFTS = 7
 #: A pass is given drafts only where they promise so much more than none.
 _WORTH = 1.02
 #: Weight of what an old trial says beside the next newer one, for a depth in all codebooks and in one.
-_DEPTH_MEMORY, _CODEBOOK_MEMORY = 0.985, 0.95
+_DEPTH_MEMORY, _CODEBOOK_MEMORY = 0.98, 0.9
 #: Trials that an estimate's starting point counts for.
 _PRIOR = 4.0
 #: Frames that make a draft before every pass, to know something soon; later ones before so many.
@@ -68,10 +68,15 @@ class DraftLength:
         probed = self._probed()
         free -= self.head * len(probed)
         costs = self.costs()
-        worst = costs[1:] - costs[1] + self.head * np.arange(self.most + 1)
+        worst = self._worst(costs)
+        tried = False  # passes of a length that was never timed: one a frame
         for g, wanted in enumerate(self._wanted(costs).tolist()):
-            taken[g] = min(wanted, int(np.searchsorted(worst, free, side="right")) - 1) if free > 0 else 0
-            free -= worst[taken[g]]
+            k = wanted
+            while k and (worst[k] > free or (tried and not self._times[k + 1])):
+                k -= 1
+            tried = tried or not self._times[k + 1]
+            taken[g] = k
+            free -= worst[k]
         made[:] = taken
         for g in probed:
             made[g] = min(taken[g] + 1, self.passes - 1 - g, self.most)
@@ -118,9 +123,11 @@ class DraftLength:
             return costs
         least = min(known)
         one = known[least] / (1 + _PER_TOKEN * (least - 1))
+        slope = _PER_TOKEN
         for tokens in range(2, self.most + 2):
             before = costs[tokens - 1]
-            costs[tokens] = max(before, known[tokens] / one) if tokens in known else before + _PER_TOKEN
+            costs[tokens] = max(before, known[tokens] / one) if tokens in known else before + slope
+            slope = max(_PER_TOKEN, costs[tokens] - before)
         return costs
 
     def chances(self) -> NDArray[np.float64]:
@@ -133,6 +140,15 @@ class DraftLength:
             held_here, asked_here = self._codebook[:, :, depth]
             chances[:, depth] = (held_here + _PRIOR * before) / (asked_here + _PRIOR)
         return chances
+
+    def _worst(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``[most + 1]``: what a pass of so many drafts loses where none holds; untimed tokens count as passes."""
+        tokens = costs[1:].copy()
+        for k in range(1, self.most + 1):
+            if not self._times[k + 1]:
+                tokens[k] = tokens[k - 1] + 1
+        lost: NDArray[np.float64] = np.maximum.accumulate(tokens) - tokens[0] + self.head * np.arange(self.most + 1)
+        return lost
 
     def _wanted(self, costs: NDArray[np.float64]) -> NDArray[np.int64]:
         """``[passes]``: drafts with the most codes a time; none for the first pass, before which nothing is known."""

@@ -156,7 +156,10 @@ def test_what_a_frame_costs_is_told_of_the_frames_that_were_predicted(predictabl
     predictor = SpeculativeDecoder(predictable, 1, format="bf16")
     plain = Decoder(predictable, 1, format="bf16")
     assert (predictor.passes_per_frame, predictor.bytes_per_frame) == (15, plain.bytes_per_frame)
-    predictor.predict(*inputs(predictable, 60))
+    three = np.minimum(3, 14 - np.arange(15))
+    three[0] = 0
+    predictor._lengths = lambda: (three, three)  # what the controller takes depends on this machine's times
+    predictor.predict(*inputs(predictable, 30))
     layers = sum(s.rows * s.row_bytes for s in predictor._weights.layer_streams)
     head = predictor._heads()[0].rows * predictor._heads()[0].row_bytes
     passes, drafts = predictor.acceptance.recent()

@@ -72,7 +72,7 @@ def test_nothing_is_timed_that_is_wrong(capsys, monkeypatch):
 def record(facts):
     return CellRecord(
         variant="spec_bf16", threads=1, model=MODEL, round=0, order=0, phase="timed",
-        gate=GateOutcome(status="pass"), facts={"speculation": facts},
+        gate=GateOutcome(status="pass", detail=""), facts={"speculation": facts},
     )  # fmt: skip
 
 
