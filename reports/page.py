@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.records import CellRecord, Summary, read_records, read_summary
+from bench.records import ROOFLINE_FILE, CellRecord, Roofline, Summary, read_records, read_roofline, read_summary
 from reports import facts
 from reports.gates import GateRow, gate_rows
 from reports.tables import Column, Row, columns, gate_outcomes, rows
@@ -39,6 +39,8 @@ class Page:
     not_measured: list[str]
     reference: list[tuple[str, str, str, str, str]]
     roof: str
+    records: list[CellRecord] = field(default_factory=list)
+    roofline: Roofline | None = None
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -46,12 +48,16 @@ def read_page(run_dir: Path) -> Page:
     """Read a run folder.
 
     Raises:
-        bench.records.UnreadableRecordError: ``summary.json`` or ``records.jsonl`` is missing or cannot be read.
+        bench.records.UnreadableRecordError: ``summary.json`` or ``records.jsonl`` is missing, or a file cannot be read.
     """
-    return make_page(read_summary(run_dir / "summary.json"), read_records(run_dir / "records.jsonl"))
+    return make_page(
+        read_summary(run_dir / "summary.json"),
+        read_records(run_dir / "records.jsonl"),
+        read_roofline(run_dir / ROOFLINE_FILE),
+    )
 
 
-def make_page(summary: Summary, records: list[CellRecord]) -> Page:
+def make_page(summary: Summary, records: list[CellRecord], roofline: Roofline | None = None) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
     subtitle = [
@@ -73,4 +79,6 @@ def make_page(summary: Summary, records: list[CellRecord]) -> Page:
         not_measured=facts.not_measured(summary),
         reference=facts.reference_rows(summary),
         roof=facts.roof_sentence(summary),
+        records=records,
+        roofline=roofline,
     )
