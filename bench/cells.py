@@ -52,6 +52,11 @@ class Chosen:
         """Cells that may be timed."""
         return [cell for cell, record in self.gated.items() if record.gate.status == "pass"]
 
+    def prefetch_bytes(self) -> dict[str, int]:
+        """How far ahead each cell prefetches, where it does, by its name."""
+        found = {str(cell): record.facts.get("prefetch_bytes") for cell, record in self.gated.items()}
+        return {name: ahead for name, ahead in found.items() if ahead}
+
 
 def every_cell(variants: Iterable[Variant], threads: list[int], gate: Gate) -> Chosen:
     """All variants at all thread counts."""

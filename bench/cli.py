@@ -43,6 +43,23 @@ def list_variants(files: Files = None) -> int:
     for variant in chosen_variants("", files):
         table.add_row(variant.name, variant.format, variant.arithmetic, variant.tier, variant.summary)
     console.print(table)
+    console.print(
+        "\nexternal:LIB.so or external:COMMAND is an engine of your own; python -m bench engine-header tells how",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return GOOD
+
+
+@app.command("engine-header")
+def engine_header(
+    example: Annotated[bool, typer.Option("--example", help="Print an engine in plain C instead.")] = False,
+) -> int:
+    """Print what an engine of your own must have to be a variant: a C header, and a protocol for programs."""
+    from cplab.external import EXAMPLE, HEADER, shipped_text
+
+    console.print(shipped_text(EXAMPLE if example else HEADER), end="", highlight=False, markup=False, soft_wrap=True)
     return GOOD
 
 

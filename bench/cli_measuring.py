@@ -67,6 +67,10 @@ def sweep(
     soak: Annotated[
         float | None, typer.Option(help="Seconds of the fastest cell without a break, at the end.", min=1, max=86400)
     ] = None,
+    talker: Annotated[
+        str, typer.Option(help="Its GGUF, or synthetic-talker:0.6b; default: the seeded one of a seeded model's width.")
+    ] = "",
+    no_talker: Annotated[bool, typer.Option("--no-talker", help="Leave the talker out.")] = False,
     order: OrderOption = "random",
     since: Annotated[str, typer.Option(help="Only variants whose sources differ from this git revision's.")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run that did not end.")] = False,
@@ -85,6 +89,8 @@ def sweep(
     from bench.since import changed_since
     from bench.sweep import sweep as run_sweep
 
+    if talker and no_talker:
+        raise CplabError("--talker and --no-talker: one of them")
     counts = positive_list(threads) if threads else None
     contenders, left_out = contenders_of(chosen_variants(variants, files)), list[str]()
     if since:
@@ -112,6 +118,8 @@ def sweep(
         aa=aa,
         roofline=not quick,
         soak_s=soak,
+        talker=None if no_talker else talker,
+        no_talker=no_talker,
         left_out=left_out,
     )
     if counts is None:
@@ -205,4 +213,6 @@ def code_of(summary: Summary) -> int:
     """A sweep's exit code."""
     if summary.run.interrupted:
         return WRONG_USE
-    return GATE_FAILED if any(cell.gate in ("fail", "crash") for cell in summary.cells) else GOOD
+    without = summary.without_talker
+    wrong = [cell.gate for cell in summary.cells] + ([without.status] if without else [])
+    return GATE_FAILED if any(status in ("fail", "crash") for status in wrong) else GOOD

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 from bench import machine
@@ -48,7 +49,7 @@ def gate_cells(
                 cpus=machine.pinning(count),
                 **shared,  # type: ignore[arg-type]
             )
-            with Status(f"{variant.name} x {count}", console=Console(stderr=True)):
+            with Status(escape(f"{variant.name} x {count}"), console=Console(stderr=True)):
                 record = launcher.run(job)
             records.append(record)
             _print(record)
@@ -58,8 +59,11 @@ def gate_cells(
 def _print(record: CellRecord) -> None:
     outcome = record.gate
     colour = {"pass": "green", "fail": "red", "crash": "red", "skip": "yellow"}[outcome.status]
-    console.print(f"[{colour}]{outcome.status:5}[/] {record.variant} x {record.threads}: ", end="")
-    console.print(_counts(record) or outcome.detail, highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"[{colour}]{outcome.status:5}[/] {escape(record.variant)} x {record.threads}: ", end="", soft_wrap=True
+    )
+    told = outcome.detail if outcome.status == "pass" else _counts(record) or outcome.detail
+    console.print(told, highlight=False, markup=False, soft_wrap=True)
     for check in outcome.checks:
         if not check.passed:
             console.print(f"      {check.name}: {check.detail}", highlight=False, markup=False, soft_wrap=True)

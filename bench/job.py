@@ -13,8 +13,10 @@ class Job(BaseModel):
     Attributes:
         phase: ``prepare`` makes the model, its golden and the compiled kernels; ``gate`` judges the cell; ``timed``
             measures it; ``profile`` judges it and tells where its time goes; ``soak`` measures it for a long time.
+            ``talker_prepare`` makes the talker's file, ``talker_trial`` runs it a few steps, ``talker`` measures it.
         model: a path or a name.
         variant: name of the implementation ("" for ``prepare``).
+        talker: the talker's file; of ``talker_prepare`` also a seeded one's name.
         threads: team size.
         variant_files: Python files to import first, for variants that are not installed.
         golden: a golden file, or "" for the one of the model.
@@ -34,9 +36,10 @@ class Job(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    phase: Literal["prepare", "gate", "timed", "profile", "soak"]
+    phase: Literal["prepare", "gate", "timed", "profile", "soak", "talker_prepare", "talker_trial", "talker"]
     model: str
     variant: str = ""
+    talker: str = ""
     threads: int = Field(default=1, ge=1)
     variant_files: list[str] = Field(default_factory=list)
     golden: str = ""
@@ -52,3 +55,10 @@ class Job(BaseModel):
     lossy: bool = False
     roof_reads: int = 0
     seconds: float = 0.0
+
+    @property
+    def record_phase(self) -> Literal["gate", "timed", "profile", "soak", "talker_trial", "talker"]:
+        """Under which phase the record of this task stands; what was only made counts to what judges it."""
+        if self.phase == "prepare":
+            return "gate"
+        return "talker_trial" if self.phase == "talker_prepare" else self.phase

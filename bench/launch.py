@@ -18,6 +18,9 @@ from bench.records import CellRecord, GateOutcome
 
 #: A worker may take this long before it counts as hung; gates on slow machines run the oracle.
 TIMEOUT_S = {"prepare": 3600.0, "gate": 900.0, "timed": 600.0, "profile": 900.0, "soak": 600.0}
+TIMEOUT_S |= {"talker_prepare": 3600.0, "talker_trial": 900.0, "talker": 600.0}
+#: Phases that make what others use: they show their progress, and no time-out of the user's is meant for them.
+_MAKING = ("prepare", "talker_prepare")
 _STDERR_LINES = 3
 
 
@@ -35,8 +38,9 @@ class Launcher:
     _running: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def run(self, job: Job) -> CellRecord:
-        """Run one job; never raises for what the worker does. A prepare job's progress goes to our standard error."""
-        limit = self.timeout_s if self.timeout_s and job.phase != "prepare" else TIMEOUT_S[job.phase]
+        """Run one job; never raises for what the worker does. Progress of what is made goes to our standard error."""
+        patient = job.phase in (*_MAKING, "talker_trial")
+        limit = self.timeout_s if self.timeout_s and not patient else TIMEOUT_S[job.phase]
         limit += job.seconds
         with tempfile.TemporaryDirectory(prefix="cplab-") as folder:
             result = Path(folder) / "record.json"
@@ -46,7 +50,7 @@ class Launcher:
                     [sys.executable, "-m", "bench.worker", str(result)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
-                    stderr=None if job.phase == "prepare" else stderr,
+                    stderr=None if job.phase in _MAKING else stderr,
                     env=_environment(job, self.tree),
                     start_new_session=True,
                 )
@@ -87,7 +91,7 @@ def crashed(job: Job, reason: str) -> CellRecord:
         model=job.model,
         round=job.round,
         order=job.order,
-        phase="gate" if job.phase == "prepare" else job.phase,
+        phase=job.record_phase,
         gate=GateOutcome(status="crash", detail=reason),
         started_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         reason=reason,
@@ -104,7 +108,7 @@ def _record(text: str, foreign: bool) -> CellRecord:
 
 def _environment(job: Job, tree: Path | None) -> dict[str, str]:
     """The caller's environment with a thread pool of the cell's size, in numba and in every BLAS."""
-    count = str(job.threads if job.phase != "prepare" else max(2, os.cpu_count() or 1))
+    count = str(job.threads if job.phase not in _MAKING else max(2, os.cpu_count() or 1))
     pools = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
     paths = [str(tree or Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")]
     found = os.environ | dict.fromkeys(pools, count) | {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
@@ -113,12 +117,13 @@ def _environment(job: Job, tree: Path | None) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
+    """End a worker and whatever it started: what goes on computing would be in the next cell's times."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # the group outlives its leader where others are left in it
+    except (ProcessLookupError, PermissionError):
+        if process.poll() is None:
             process.kill()
-        process.wait()
+    process.wait()
 
 
 def _cause(code: int, noise: Path) -> str:

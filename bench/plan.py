@@ -72,6 +72,8 @@ class Plan(BaseModel):
     order: Literal["random", "abba"] = "random"
     aa: bool = False
     soak_s: float | None = None
+    talker: str | None = None
+    no_talker: bool = False
     pair: PlannedPair | None = None
     prepared: dict[str, Any]
     cells: list[tuple[str, int]] | None = None

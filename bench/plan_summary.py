@@ -7,10 +7,10 @@ from typing import Any
 
 from bench.compare_cells import compare_within
 from bench.plan import Plan, PlannedVariant
-from bench.records import CellRecord, Fidelity, ModelFacts, RunFacts, Summary
+from bench.records import CellRecord, Fidelity, ModelFacts, RunFacts, Summary, WithoutTalker
 from bench.summary import CellInfo, summarise
-
-_NO_TALKER = "talker: not measured by this version of the lab; the tablet's 29.3 ms stand in"
+from bench.talker_cell import PHASES, talker_of
+from cplab.tablet import TABLET
 
 
 def summary_of(
@@ -25,6 +25,8 @@ def summary_of(
         elapsed_s: seconds that it measured.
         interrupted: it ended before it was through.
     """
+    talker, without = talker_of(records)
+    records = [record for record in records if record.phase not in PHASES]
     timed = [record for record in records if record.phase == "timed"]
     by_name = {variant.name: variant for variant in plan.variants}
     gated = {
@@ -57,15 +59,22 @@ def summary_of(
             golden=f"{plan.prepared['golden_frames']} frames, codes by {plan.prepared['golden_reference']}",
             thread_list=plan.threads,
             thread_list_reason=plan.threads_reason,
-            not_measured=[_NO_TALKER, *plan.left_out],
+            not_measured=[*([] if talker else [_no_talker(without)]), *plan.left_out],
         ),
         baseline=plan.baseline,
+        talker=talker,
+        without_talker=without,
     )
     if plan.pair is None:
         return summary
     noise = summary.repeatability.noise if summary.repeatability else None
     found = compare_within(records, plan.pair.a, plan.pair.b, least_change=plan.pair.least_change, noise=noise)
     return summary.model_copy(update={"comparisons": [found] if found else []})
+
+
+def _no_talker(without: WithoutTalker | None) -> str:
+    reason = without.reason if without else "not measured in this run"
+    return f"talker: {reason}; the tablet's {TABLET.talker_ms:g} ms stand in"
 
 
 def _info(variant: PlannedVariant, threads: int, gated: CellRecord) -> CellInfo:

@@ -24,7 +24,7 @@ class Repeats:
 
     def wanted(self, record: CellRecord) -> bool:
         """Whether a measurement should be made once more."""
-        timed = record.phase == "timed" and record.gate.status == "pass"
+        timed = record.phase in ("timed", "talker") and record.gate.status == "pass"
         return timed and bool(record.facts.get("disturbed")) and self.in_vain < IN_VAIN
 
     def made(self, first: CellRecord, again: CellRecord) -> CellRecord:

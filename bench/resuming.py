@@ -68,6 +68,8 @@ def _options(plan: Plan, out: Path, timeout_s: float | None) -> Options:
         aa=plan.aa,
         roofline=not plan.quick and plan.pair is None,
         soak_s=plan.soak_s,
+        talker=plan.talker,
+        no_talker=plan.no_talker,
         left_out=plan.left_out,
     )
 

@@ -59,7 +59,8 @@ def worth_more(
         together: cells of which none stops alone (A/A).
         pair: two cells whose ratio is all that is asked; then all go on until that is settled.
     """
-    timed = timed_records(records)
+    records = list(records)
+    timed = timed_records(records) | timed_records(records, "talker")
     rounds = {cell: rounds_of(timed.get((cell.variant, cell.threads), [])) for cell in alive}
     if pair is not None:
         there = pair.a in rounds and pair.b in rounds

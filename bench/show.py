@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
 import reports
 from bench.records import CellSummary, Summary
 from cplab.commandline import console
+from reports.talker_and_cp import talker_lines
 from reports.wording import milliseconds, percent, plural, significant, times
 
 
 def print_cells(summary: Summary) -> None:
     """The table of cells, what went wrong, and the verdict."""
     table = Table(box=None, pad_edge=False)
-    table.add_column("variant", no_wrap=True)
+    table.add_column("variant", overflow="fold")  # an engine's path may be long
     for heading in ("threads", "ms a frame", "speedup", "GB/s", "roof", "exact"):
         table.add_column(heading, justify="right", no_wrap=True)
     ordered = sorted(summary.cells, key=lambda c: (c.cp_ms is None, c.cp_ms.p50 if c.cp_ms else 0))
@@ -22,14 +24,18 @@ def print_cells(summary: Summary) -> None:
     console.print(table)
     notes = [f"speedup: against {summary.baseline}", "roof: share of the read bandwidth of the same bytes"]
     notes += ["*: more threads than CPUs"] if any(cell.oversubscribed for cell in ordered) else []
-    console.print("; ".join(notes), style="dim", highlight=False)
+    console.print("; ".join(notes), style="dim", highlight=False, markup=False)
     for cell in ordered:
         if cell.engine_note:
             note = f"{cell.variant} x {cell.threads}: {cell.engine_note}"
             console.print(note, style="dim", highlight=False, markup=False, soft_wrap=True)
         if cell.gate != "pass":
             told = cell.reason or cell.gate_detail
-            console.print(f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False)
+            console.print(
+                f"{cell.variant} x {cell.threads}: {cell.gate}: {told}", highlight=False, markup=False, soft_wrap=True
+            )
+    for line in talker_lines(summary):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     print_doubts(summary)
     print_noise(summary)
     console.print()
@@ -83,7 +89,7 @@ def print_noise(summary: Summary) -> None:
 
 
 def _row(cell: CellSummary) -> list[str]:
-    head = [cell.variant, f"{cell.threads}{'*' if cell.oversubscribed else ''}"]
+    head = [escape(cell.variant), f"{cell.threads}{'*' if cell.oversubscribed else ''}"]
     exact = "yes" if cell.exact else "no"
     if cell.cp_ms is None:
         return [*head, cell.gate, "-", "-", "-", exact]

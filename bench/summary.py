@@ -23,6 +23,7 @@ from bench.records import (
     Summary,
     Talker,
     Tier,
+    WithoutTalker,
 )
 from bench.repeatability import repeatability
 from bench.repeating import disturbed_rounds
@@ -72,6 +73,7 @@ def summarise(
     run: RunFacts,
     baseline: str,
     talker: Talker | None = None,
+    without_talker: WithoutTalker | None = None,
 ) -> Summary:
     """Digest one run.
 
@@ -83,6 +85,7 @@ def summarise(
         run: how the run was made.
         baseline: the variant that the others are compared with, at its fastest passing thread count.
         talker: the talker's times, where they were measured.
+        without_talker: why they were not.
 
     Raises:
         ValueError: a record's cell is not among ``cells``, a cell stands there twice, or records are of two models.
@@ -111,6 +114,7 @@ def summarise(
             _cell(info, by_cell[key], timed.get(key, []), against) for key, info in zip(by_cell, cells, strict=True)
         ],
         talker=talker,
+        without_talker=without_talker,
         roof={"threads": _roof_gbps(timed)},
         reference=Reference(name=TABLET.name, talker_ms=TABLET.talker_ms, cp_ms=TABLET.cp_ms, rtf=TABLET.rtf),
         repeatability=repeatability(records),

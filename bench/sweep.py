@@ -19,7 +19,6 @@ import reports
 from bench.budget import Budget
 from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
 from bench.options import Options
-from bench.plan import Plan
 from bench.plan_summary import summary_of
 from bench.progress import SweepProgress
 from bench.records import CellRecord, Summary
@@ -30,6 +29,7 @@ from bench.run_folder import RunFolder
 from bench.run_roofline import RunRoofline
 from bench.sweep_start import Start, begin
 from bench.sweep_workers import Workers
+from bench.talker_cell import TalkerCell
 from cplab.cpus import allowed_cpus
 
 ROOF_READS = 2
@@ -62,8 +62,7 @@ def go_on(start: Start) -> Outcome:
 class _Sweep:
     def __init__(self, start: Start) -> None:
         self.start, self.options, self.folder = start, start.options, start.folder
-        self.plan: Plan = start.plan
-        self.facts = start.facts
+        self.plan, self.facts = start.plan, start.facts
         self.records: list[CellRecord] = list(start.records)
         self.interrupted = False
         options = start.options
@@ -73,10 +72,13 @@ class _Sweep:
         self.workers = Workers(options, start.prepared)
         self.twins: dict[Cell, Cell] = {}
         self.repeats = Repeats()
+        self.physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
+        self.talker = TalkerCell(options, self.plan.prepared["spec"], self.plan.threads, self.physical)
         self.roofline = RunRoofline(options.roofline, self.facts, self.folder)
 
     def run(self) -> Outcome:
         try:
+            self.talker.choose(self.start.records, self._keep)
             self.budget.begin(self.start.spent_s)
             with SweepProgress() as progress, self._interruptible():
                 chosen = self._choose(progress)
@@ -86,7 +88,7 @@ class _Sweep:
                 if self.options.soak_s:
                     self._soak(chosen, progress)
         except BaseException:
-            if self.folder is not None and not self.records:
+            if self.folder is not None and all(record.phase == "talker_trial" for record in self.records):
                 self.folder.discard()
             raise
         summary = self._summary()
@@ -112,17 +114,16 @@ class _Sweep:
         elif options.everything or options.threads is not None:
             chosen = every_cell(variants, self.plan.threads, gate)
         else:
-            physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
             chosen = default_cells(
                 variants,
                 self.plan.threads,
-                physical,
+                self.physical,
                 gate,
-                remaining_s=self.budget.remaining_s,
+                remaining_s=lambda: self.budget.remaining_s() - self.talker.need_s(self.budget.wanted_rounds),
                 rounds=self.budget.wanted_rounds,
                 quick=options.quick,
             )
-        self._note_prefetch(chosen)
+        self.facts["prefetch_bytes"] = chosen.prefetch_bytes()
         if self.plan.cells is None:
             found = {
                 "cells": [(c.variant, c.threads) for c in chosen.gated],
@@ -137,20 +138,13 @@ class _Sweep:
                 self.twins = {Cell(twin_name(original.variant), original.threads): original}
         return chosen
 
-    def _note_prefetch(self, chosen: Chosen) -> None:
-        self.facts["prefetch_bytes"] = {
-            str(cell): record.facts["prefetch_bytes"]
-            for cell, record in chosen.gated.items()
-            if record.facts.get("prefetch_bytes")
-        }
-
     def _rounds(self, chosen: Chosen, progress: SweepProgress) -> None:
-        measured = {(r.variant, r.threads, r.round) for r in self.records if r.phase == "timed"}
+        measured = {(r.variant, r.threads, r.round) for r in self.records if r.phase in ("timed", "talker")}
         wrong = {(r.twin_of or r.variant, r.threads) for r in self.records if r.gate.status in ("fail", "crash")}
-        alive = [*chosen.passing(), *self.twins]
+        alive = [*chosen.passing(), *self.twins, *self.talker.cells]
         alive = [cell for cell in alive if _key(self.twins.get(cell, cell)) not in wrong]
         number = 0
-        while alive and self.budget.another_round(number):
+        while set(alive) - set(self.talker.cells) and self.budget.another_round(number):
             due = alive
             if self.adaptive and number >= self.budget.least_rounds:
                 due = worth_more(
@@ -186,15 +180,21 @@ class _Sweep:
             number += 1
 
     def _quick_ms(self, cell: Cell, chosen: Chosen) -> float:
-        return quick_ms(chosen.gated[self.twins.get(cell, cell)])
+        record = self.talker.trial if cell in self.talker.cells else chosen.gated[self.twins.get(cell, cell)]
+        return quick_ms(record) if record else 0.0
 
     def _time(
         self, cell: Cell, chosen: Chosen, frames: int, reads: int, number: int, order: int,
         disturbed: CellRecord | None = None,
     ) -> CellRecord:  # fmt: skip
-        original = self.twins.get(cell, cell)
-        lossy = bool(chosen.gated[original].facts.get("lossy_weights"))
-        record = self.workers.timed(cell, original, frames=frames, reads=reads, number=number, order=order, lossy=lossy)
+        if cell in self.talker.cells:
+            record = self.talker.timed(frames, number, order)
+        else:
+            original = self.twins.get(cell, cell)
+            lossy = bool(chosen.gated[original].facts.get("lossy_weights"))
+            record = self.workers.timed(
+                cell, original, frames=frames, reads=reads, number=number, order=order, lossy=lossy
+            )
         return self._keep(record if disturbed is None else self.repeats.made(disturbed, record))
 
     def _again_where_above_the_roof(self, chosen: Chosen, progress: SweepProgress) -> None:

@@ -93,6 +93,8 @@ def _plan(options: Options, prepared: dict[str, Any], started: datetime, commit:
         order=options.order,
         aa=options.aa,
         soak_s=options.soak_s,
+        talker=options.talker,
+        no_talker=options.no_talker,
         pair=PlannedPair(
             a=(pair.a.variant, pair.a.threads), b=(pair.b.variant, pair.b.threads), least_change=pair.least_change
         )

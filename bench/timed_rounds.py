@@ -6,6 +6,7 @@ A cell that a run measures twice to learn its own noise (A/A) has two names here
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from bench.records import CellRecord
 from bench.stats import median_of_rounds
@@ -16,10 +17,16 @@ Rounds = dict[int, list[int]]
 """Samples, nanoseconds, by round."""
 
 
-def timed_records(records: Iterable[CellRecord]) -> dict[Key, list[CellRecord]]:
+def timed_records(
+    records: Iterable[CellRecord], phase: Literal["timed", "talker"] = "timed"
+) -> dict[Key, list[CellRecord]]:
     """The records whose times count, by cell and in order of their rounds.
 
     A cell of which any record, of either phase, failed or crashed is left out as a whole; so is one without samples.
+
+    Args:
+        records: of a run.
+        phase: ``timed`` for code predictors, ``talker`` for the talker.
     """
     kept: dict[Key, list[CellRecord]] = {}
     wrong: set[Key] = set()
@@ -28,14 +35,14 @@ def timed_records(records: Iterable[CellRecord]) -> dict[Key, list[CellRecord]]:
         if record.gate.status in ("fail", "crash"):
             # What goes wrong under a cell's second name went wrong in the cell.
             wrong |= {key, (record.twin_of or record.variant, record.threads)}
-        elif record.phase == "timed" and record.gate.status == "pass" and record.samples_ns:
+        elif record.phase == phase and record.gate.status == "pass" and record.samples_ns:
             kept.setdefault(key, []).append(record)
     return {key: found for key, found in kept.items() if key not in wrong}
 
 
 def when(record: CellRecord) -> tuple[bool, int, int]:
     """The order in which records came: the gate's, then round by round."""
-    return record.phase != "gate", record.round, record.order
+    return record.phase not in ("gate", "talker_trial"), record.round, record.order
 
 
 def rounds_of(timed: list[CellRecord]) -> Rounds:

@@ -74,6 +74,8 @@ def elapsed_s(records: Sequence[CellRecord]) -> float:
     """Seconds from the first record's start to the last one's: about what a run used of its budget."""
     times = []
     for record in records:
+        if record.phase == "talker_trial":
+            continue  # before the clock of the budget
         with contextlib.suppress(ValueError):
             times.append(datetime.fromisoformat(record.started_utc).replace(tzinfo=UTC))
     return (max(times) - min(times)).total_seconds() if times else 0.0
@@ -94,6 +96,7 @@ def _holds_records(folder: Path) -> bool:
 def plan_of_records(folder: Path, records: list[CellRecord]) -> Plan:
     """What can be told of a run that an older version began: it wrote no plan."""
     known = variants()
+    records = [record for record in records if record.phase not in ("talker_trial", "talker")] or records
     names = list(dict.fromkeys(record.twin_of or record.variant for record in records))
     found = [(name, known.get(name)) for name in names]
     _, _, commit = final_name(folder).name.partition("-")

@@ -53,6 +53,10 @@ def _run(job: Job) -> CellRecord:
     from cplab.sources import load_model
     from cplab.variant import get_variant, load_variant_file
 
+    if job.phase in ("talker_prepare", "talker_trial", "talker"):
+        from bench.talker_timing import run_talker
+
+        return run_talker(job)
     for path in job.variant_files:
         load_variant_file(Path(path))
     if job.phase == "prepare":

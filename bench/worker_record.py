@@ -57,7 +57,7 @@ def record_of(job: Job, gate: GateOutcome, **fields: Any) -> CellRecord:
         model=job.model,
         round=job.round,
         order=job.order,
-        phase="gate" if job.phase == "prepare" else job.phase,
+        phase=job.record_phase,
         gate=gate,
         oversubscribed=job.threads > (len(job.cpus) if job.cpus else allowed_cpus()),
         started_utc=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -21,6 +21,7 @@ from cplab.model import Model, Tensor
 from cplab.sources import gguf_writing as writing
 from cplab.sources.checkpoint import Checkpoint, code_predictor, open_checkpoint
 from cplab.sources.dialects import KAZEIA, OWN
+from cplab.sources.gguf_reading import SYNTHETIC_KEY
 from cplab.sources.talker import Qwen3, qwen3_name, talker_of
 
 Progress = Callable[[int], None]
@@ -190,8 +191,23 @@ def code_predictor_part(checkpoint: Checkpoint, path: Path, matrices: str | None
     Raises:
         UnreadableModelError: the checkpoint does not hold a whole code predictor.
     """
-    model = code_predictor(checkpoint)
-    keys: dict[str, str | bool | int | float] = {"general.name": _named(checkpoint), **writing.spec_keys(model.spec)}
+    return model_part(code_predictor(checkpoint), path, _named(checkpoint), matrices)
+
+
+def model_part(model: Model, path: Path, name: str, matrices: str | None = None) -> Part:
+    """Any model as a file of the lab's own dialect.
+
+    Args:
+        model: its weights.
+        path: where the file goes.
+        name: ``general.name``.
+        matrices: format of what is no vector; None keeps each tensor's own.
+
+    Raises:
+        UnpackableError: rows of a matrix that are not made of the format's blocks.
+    """
+    marks = {SYNTHETIC_KEY: True} if model.synthetic else {}
+    keys: dict[str, str | bool | int | float] = {"general.name": name, **writing.spec_keys(model.spec), **marks}
     return _part(path, writing.ARCHITECTURE, keys, model.tensors.values(), writing.gguf_name, matrices)
 
 

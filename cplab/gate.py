@@ -24,6 +24,9 @@ check                     what it finds
 ``contract``              NaN, wrong types and widths taken without a word; strided inputs; untrue counts and pass times
 ========================  =============================================================================================
 
+Of a predictor that takes no forced codes (`cplab.variant.takes_forced`) what needs them is left out, and the report's
+note says so; tiers ``exact`` and ``quality`` cannot do without.
+
 A NaN never equals anything here: bits are compared, and non-finite values fail before any comparison.
 """
 
@@ -42,7 +45,7 @@ from cplab.golden import SUBNORMAL_SCALE, Golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
 from cplab.oracle_quantised import oracle_for
-from cplab.variant import CodePredictor, Tier, Trace
+from cplab.variant import CodePredictor, Tier, Trace, takes_forced
 
 Codes = NDArray[np.int32]
 Logits = NDArray[np.float32]
@@ -107,6 +110,7 @@ class Judge:
         self.changed_inputs = ""
         self.kept: tuple[Codes, Codes] | None = None
         self._oracle: Oracle | None = None
+        self.forces = exact or takes_forced(predictor)
 
     def run(self) -> Report:
         """Every check in order."""
@@ -117,8 +121,12 @@ class Judge:
         self._codes(free)
         if self.exact:
             self._bits("logits", free, self.golden.digests, lambda i: self._truth().frame(*self._inputs(i)))
-        forced = [self._call(i, forced=self.golden.codes) for i in range(self.count)]
-        self._teacher_forced(forced)
+        forced = [self._call(i, forced=self.golden.codes) for i in range(self.count)] if self.forces else []
+        if self.forces:
+            self._teacher_forced(forced)
+        else:
+            self.report.teacher_forced = None
+            self.report.note = "judged by free-running codes only: it takes no forced codes"
         if self.exact:
             other = [self._call(i, forced=self.golden.forced) for i in range(self.count)]
             scored = self.golden.forced_digests
@@ -256,7 +264,8 @@ class Judge:
         for size in (2, 3, 9) if self.count >= _MANY else (3,):
             members = [i % self.count for i in range(size)]
             detail = detail or self._together(members, free, None)
-        detail = detail or self._together([1, 0], forced, self.golden.codes)
+        if self.forces:
+            detail = detail or self._together([1, 0], forced, self.golden.codes)
         self._add("batch", not detail, detail)
 
     def _together(self, members: list[int], alone: list[_Call], codes: Codes | None) -> str:
@@ -274,7 +283,8 @@ class Judge:
 
     def _untraced(self, free: list[_Call], forced: list[_Call]) -> None:
         detail = ""
-        for name, alone, codes in (("free-running", free, None), ("teacher-forced", forced, self.golden.codes)):
+        ways = [("free-running", free, None), ("teacher-forced", forced, self.golden.codes)]
+        for name, alone, codes in ways[: 2 if self.forces else 1]:
             for i in (0, 1) if self.count >= _MANY else (1,):
                 part = slice(i, i + 1)
                 fed = None if codes is None else codes[part].copy()

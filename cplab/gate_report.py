@@ -56,8 +56,8 @@ class Check:
 class Report:
     """What the gate found.
 
-    ``teacher_forced`` and ``free_running`` are the shares of codes equal to the golden's; ``note`` is what a judge has
-    to say of a pass beyond that.
+    ``teacher_forced`` and ``free_running`` are the shares of codes equal to the golden's, the former None where the
+    predictor takes no forced codes; ``note`` is what a judge has to say of a pass beyond that.
     """
 
     frames: int
@@ -65,7 +65,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     codes_matched: int = 0
     frames_matched: int = 0
-    teacher_forced: float = 0.0
+    teacher_forced: float | None = 0.0
     first_difference: Difference | None = None
     note: str = ""
 

@@ -33,7 +33,8 @@ class CellGate:
         predictor: what was judged, warm.
         golden: whose frames it was judged on.
         lossy_weights: weights that the format changed; 0 for a lossless pack.
-        teacher_forced: share of codes equal to the original model's float32 golden, every earlier code pinned.
+        teacher_forced: share of codes equal to the original model's float32 golden, every earlier code pinned; None
+            where the predictor takes no forced codes.
         free_running: the same with its own codes fed back; frames that end in an error count as unequal.
     """
 
@@ -41,7 +42,7 @@ class CellGate:
     predictor: CodePredictor
     golden: Golden
     lossy_weights: int
-    teacher_forced: float
+    teacher_forced: float | None
     free_running: float
 
 
@@ -67,7 +68,7 @@ def gate_cell(
         predictor = variant.build(model, threads)
         report = judge(predictor, model, original, tier="quality", frames=frames, format=variant.format)
         kept = validate(predictor, original, frames=at_least, same_model=False)
-        return CellGate(report, predictor, original, 0, kept.teacher_forced.share, kept.free_running.share)
+        return CellGate(report, predictor, original, 0, *kept.shares)
     rounded, lossy = model.repacked(variant.format)
     law = law_of(variant)
     if not lossy and law == "f32":
@@ -79,7 +80,7 @@ def gate_cell(
     predictor = variant.build(rounded, threads)
     report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames)
     kept = validate(predictor, original, frames=at_least)
-    return CellGate(report, predictor, own, lossy, kept.teacher_forced.share, kept.free_running.share)
+    return CellGate(report, predictor, own, lossy, *kept.shares)
 
 
 def law_of(variant: Variant) -> str:

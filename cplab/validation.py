@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cplab.errors import CplabError, NonFiniteLogitsError
 from cplab.golden import Golden
 from cplab.golden_choosing import MARGIN_FACTOR
-from cplab.variant import CodePredictor, Trace
+from cplab.variant import CodePredictor, Trace, takes_forced
 
 Label = Literal["tie", "wrong", "differs", "follows"]
 Codes = NDArray[np.int32]
@@ -104,12 +104,24 @@ class Validation:
     """Both ways of running a frame, against one golden."""
 
     free_running: Comparison
-    teacher_forced: Comparison
+    teacher_forced: Comparison | None
+    """None where the predictor takes no forced codes."""
+
+    @property
+    def runs(self) -> dict[str, Comparison]:
+        """The ways that were run, by name."""
+        both = {"free-running": self.free_running, "teacher-forced": self.teacher_forced}
+        return {name: run for name, run in both.items() if run is not None}
+
+    @property
+    def shares(self) -> tuple[float | None, float]:
+        """Shares of codes that are the golden's, teacher-forced and free-running."""
+        return None if self.teacher_forced is None else self.teacher_forced.share, self.free_running.share
 
     @property
     def all_match(self) -> bool:
-        """Whether every code is the golden's, free-running and teacher-forced."""
-        return self.free_running.all_match and self.teacher_forced.all_match
+        """Whether every code is the golden's, free-running and (where it was run) teacher-forced."""
+        return all(run.all_match for run in self.runs.values())
 
 
 def validate(
@@ -122,7 +134,8 @@ def validate(
     """
     count = len(golden) if frames is None else min(frames, len(golden))
     otherwise: Label = "wrong" if same_model else "differs"
-    free, forced = (_compared(predictor, golden, count, otherwise, forced=forced) for forced in (False, True))
+    free = _compared(predictor, golden, count, otherwise, forced=False)
+    forced = _compared(predictor, golden, count, otherwise, forced=True) if takes_forced(predictor) else None
     return Validation(free, forced)
 
 

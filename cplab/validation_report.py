@@ -28,7 +28,7 @@ _COLOURS = {"tie": "yellow", "wrong": "red", "differs": "cyan", "follows": "dim"
 
 def show(cell: ValidatedCell, console: Console) -> None:
     """Print both counts, the gate's verdict, a table by codebook, and what does not match."""
-    runs = {"free-running": cell.found.free_running, "teacher-forced": cell.found.teacher_forced}
+    runs = cell.found.runs
     _line(console, f"{cell.variant.name} x {cell.threads}")
     for name, run in runs.items():
         _line(console, f"  {name + ':':15} {run.summary()}")
@@ -95,9 +95,9 @@ def _show_gate(cell: ValidatedCell, console: Console) -> None:
 def _by_codebook(cell: ValidatedCell) -> Table:
     frames = len(cell.found.free_running.matches)
     table = Table("codebook", box=None, pad_edge=False, padding=(0, 2, 0, 2))
-    for heading in ("free-running", "teacher-forced"):
+    for heading in cell.found.runs:
         table.add_column(heading, justify="right")
-    rows = zip(cell.found.free_running.by_codebook, cell.found.teacher_forced.by_codebook, strict=True)
+    rows = zip(*(run.by_codebook for run in cell.found.runs.values()), strict=True)
     for number, counts in enumerate(rows, 1):
         marked = [Text(f"{n}/{frames}", style="" if n == frames else "yellow") for n in counts]
         table.add_row(f"CB{number}", *marked)
@@ -157,7 +157,9 @@ def _as_dict(cell: ValidatedCell) -> dict[str, Any]:
     }
 
 
-def _run_as_dict(run: Comparison) -> dict[str, Any]:
+def _run_as_dict(run: Comparison | None) -> dict[str, Any] | None:
+    if run is None:
+        return None
     return {
         "codes": run.matches.size,
         "codes_matched": int(run.matches.sum()),

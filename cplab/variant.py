@@ -13,6 +13,7 @@ on the command lines, or by importing it before asking.
 from __future__ import annotations
 
 import difflib
+import importlib
 import importlib.util
 import sys
 import warnings
@@ -59,7 +60,9 @@ class CodePredictor(Protocol):
 
     ``passes_per_frame`` and ``bytes_per_frame`` say what a frame costs; ``streams()`` lists the packed matrices in
     the order in which one frame reads them (for the roof), and may be empty. A predictor is used by one thread at a
-    time and may reuse its buffers; arrays that it returns are the caller's own.
+    time and may reuse its buffers; arrays that it returns are the caller's own. ``bytes_per_frame`` is 0 where nobody
+    knows. One over an engine that cannot be told which codes to feed back has ``takes_forced = False`` and refuses
+    ``forced``; what the gate then leaves out, its report says.
     """
 
     passes_per_frame: int
@@ -95,6 +98,11 @@ class CodePredictor(Protocol):
 
 
 Factory = Callable[[Model, int], CodePredictor]
+
+
+def takes_forced(predictor: CodePredictor) -> bool:
+    """Whether codes can be fed back to a predictor that it did not choose; all can that do not say otherwise."""
+    return bool(getattr(predictor, "takes_forced", True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +163,16 @@ def variants() -> dict[str, Variant]:
 
 
 def get_variant(name: str) -> Variant:
-    """One variant.
+    """One variant: one that was registered, or somebody's engine as ``external:LIB.so`` or ``external:COMMAND``.
 
     Raises:
-        UnknownVariantError: suggesting the nearest name.
+        UnknownVariantError: suggesting the nearest name; an engine that is not there.
     """
+    if name.startswith("external:"):
+        # By name: engines over this registry are no part of what every variant is made of (`bench.sources`).
+        engines = importlib.import_module("cplab.external.naming")
+        named: Variant = engines.external_variant(name)
+        return named
     found = variants()
     if name not in found:
         near = difflib.get_close_matches(name, found, n=1, cutoff=0.4)

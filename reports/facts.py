@@ -9,7 +9,7 @@ from typing import Any
 from bench.records import CellSummary, Summary
 from reports.tables import in_order, why_no_times
 from reports.verdict import describe
-from reports.wording import NOTHING, clip, milliseconds, one_line, plural, significant
+from reports.wording import NOTHING, clip, one_line, plural, significant
 
 FACTS_LIMIT = 400
 """Machine facts that a report shows; all of them stand in ``machine.json``."""
@@ -121,17 +121,11 @@ def not_measured(summary: Summary) -> list[str]:
 
 
 def reference_rows(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    """(who, talker ms, CP ms, sum ms, RTF) of this run's talker where there is one, and of the other machine."""
+    """(who, talker ms, CP ms, sum ms, RTF) of the other machine."""
     other = summary.reference
-    rows = []
-    if summary.talker is not None:
-        backend = one_line(summary.talker.backend, 200)
-        rows.append(
-            (f"talker of this run ({backend})", milliseconds(summary.talker.step_ms), NOTHING, NOTHING, NOTHING)
-        )
     figures = (other.talker_ms, other.cp_ms, other.talker_ms + other.cp_ms, other.rtf)
     talker, predictor, both, rtf = (significant(figure) for figure in figures)
-    return [*rows, (f"{one_line(other.name, 200)} (another machine)", talker, predictor, both, rtf)]
+    return [(f"{one_line(other.name, 200)} (another machine)", talker, predictor, both, rtf)]
 
 
 def roof_sentence(summary: Summary) -> str:

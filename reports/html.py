@@ -17,6 +17,8 @@ from reports.small_charts import pass_charts, scaling_charts
 from reports.soak_chart import soak_chart, soak_sentence
 from reports.sorting import content_policy, script, sort_keys
 from reports.spread_table import disturbances, energy_sentence, spread_table
+from reports.step_bars import step_chart
+from reports.talker_and_cp import COLUMNS
 from reports.writing import replace_text
 
 ANSWERS = {"yes": "real time", "no": "not real time", "close": "too close to call", "unknown": "real time not judged"}
@@ -66,6 +68,8 @@ def render_html(page: Page) -> str:
         disturbances=disturbances(summary),
         energy=energy_sentence(summary),
         roofline=roofline_plot(summary, page.roofline),
+        step_chart=step_chart(summary),
+        step_columns=COLUMNS,
     )
 
 

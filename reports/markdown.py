@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reports.page import Page, read_page
+from reports.talker_and_cp import COLUMNS
 from reports.wording import NOTHING, clip, one_line
 from reports.writing import replace_text
 
@@ -38,6 +39,9 @@ def render_markdown(page: Page) -> str:
         "## Cells",
         _main_table(page),
         escape(page.roof),
+        "## Talker and code predictor",
+        "\n".join(f"- {escape(text)}" for text in page.talker),
+        _table(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
         "## Gate",
         _gate_table(page),
         "## Machine",

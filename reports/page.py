@@ -9,6 +9,7 @@ from bench.records import ROOFLINE_FILE, CellRecord, Roofline, Summary, read_rec
 from reports import facts
 from reports.gates import GateRow, gate_rows
 from reports.tables import Column, Row, columns, gate_outcomes, rows
+from reports.talker_and_cp import steps, talker_sentences
 from reports.verdict import Verdict, judge
 from reports.wording import one_line
 
@@ -38,6 +39,8 @@ class Page:
     reproduction: list[tuple[str, str]]
     not_measured: list[str]
     reference: list[tuple[str, str, str, str, str]]
+    steps: list[tuple[str, ...]]
+    talker: list[str]
     roof: str
     records: list[CellRecord] = field(default_factory=list)
     roofline: Roofline | None = None
@@ -75,9 +78,13 @@ def make_page(summary: Summary, records: list[CellRecord], roofline: Roofline | 
         rows=rows(summary, outcomes),
         gates=gate_rows(summary, outcomes),
         machine=facts.machine_groups(summary.machine),
-        reproduction=facts.reproduction(summary, sum(len(record.samples_ns) for record in records)),
+        reproduction=facts.reproduction(
+            summary, sum(len(record.samples_ns) for record in records if record.phase != "talker")
+        ),
         not_measured=facts.not_measured(summary),
         reference=facts.reference_rows(summary),
+        steps=[step.row for step in steps(summary)],
+        talker=talker_sentences(summary),
         roof=facts.roof_sentence(summary),
         records=records,
         roofline=roofline,

@@ -182,6 +182,9 @@ def _notes(summary: Summary, winner: CellSummary | None) -> list[str]:
         notes.append(
             f"The run was interrupted: {measured} of {plural(len(summary.cells), 'cell')} had been timed by then."
         )
+    if summary.without_talker is not None and summary.without_talker.status in ("fail", "crash"):
+        did = {"fail": "failed", "crash": "crashed"}[summary.without_talker.status]
+        notes.append(f"The talker {did}: {one_line(summary.without_talker.reason, 300)}.")
     counts = Counter[str](cell.gate for cell in summary.cells)
     wrong = [
         f"{counts[status]} {word}"

@@ -46,6 +46,7 @@ from bench.records.summarised import (
     Summary,
     Talker,
     Verdict,
+    WithoutTalker,
 )
 
 MACHINE_SCHEMA = "cplab.machine/1"
@@ -83,6 +84,7 @@ __all__ = [
     "Tier",
     "UnreadableRecordError",
     "Verdict",
+    "WithoutTalker",
     "point_of",
     "read_records",
     "read_roofline",

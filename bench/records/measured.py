@@ -95,6 +95,7 @@ class CellRecord(Frozen):
         revision: the commit whose code ran, where that was another tree's; "" for the tree of the run.
         sample_at_ns: of a soak, when each sample began, after the first.
         profile: where the time of frames went, of a profile worker.
+        prefill_ns: of the talker, its prefill; its ``samples_ns`` are single steps.
         facts: what the worker read back: affinity, threading layer, instruction set, load before and after.
     """
 
@@ -104,7 +105,7 @@ class CellRecord(Frozen):
     model: str
     round: int
     order: int
-    phase: Literal["gate", "timed", "profile", "soak"]
+    phase: Literal["gate", "timed", "profile", "soak", "talker_trial", "talker"]
     gate: GateOutcome
     samples_ns: list[int] = Field(default_factory=list)
     pass_ns: list[list[int]] = Field(default_factory=list)
@@ -122,6 +123,7 @@ class CellRecord(Frozen):
     twin_of: str = ""
     revision: str = ""
     sample_at_ns: list[int] = Field(default_factory=list)
+    prefill_ns: int | None = None
     started_utc: str = ""
     facts: dict[str, Any] = Field(default_factory=dict)
     reason: str = ""
@@ -130,7 +132,7 @@ class CellRecord(Frozen):
 
     @model_validator(mode="after")
     def _no_time_without_a_passed_gate(self) -> Self:
-        timed = self.samples_ns or self.pass_ns or self.roof or self.profile
+        timed = self.samples_ns or self.pass_ns or self.roof or self.profile or self.prefill_ns
         if timed and self.gate.status != "pass":
             raise ValueError(f"{self.variant} x {self.threads}: times on a record whose gate says {self.gate.status}")
         return self

@@ -176,11 +176,30 @@ class ModelFacts(Frozen):
 
 
 class Talker(Frozen):
-    """The talker measured in the same run, where it was; ``backend`` names the engine."""
+    """The talker measured in the same run, where it was; ``backend`` names the engine.
+
+    ``prefill_ms`` is the median over rounds of the prefill of ``positions``. ``threads_reason`` says why it has so many
+    threads, ``note`` which settings of its engine were taken and why. ``disturbed`` is as in `CellSummary`.
+    """
 
     backend: str
     prefill_ms: float | None
     step_ms: Interval
+    name: str = ""
+    threads: int | None = None
+    threads_reason: str = ""
+    positions: int | None = None
+    rounds: int = 0
+    steps: int = 0
+    note: str = ""
+    disturbed: list[str] = Field(default_factory=list)
+
+
+class WithoutTalker(Frozen):
+    """Why a run that might have measured the talker has no time of it."""
+
+    status: Literal["fail", "crash", "skip"]
+    reason: str
 
 
 class Reference(Frozen):
@@ -221,6 +240,7 @@ class Summary(Frozen):
     baseline: str
     cells: list[CellSummary]
     talker: Talker | None = None
+    without_talker: WithoutTalker | None = None
     roof: dict[str, dict[str, float]] = Field(default_factory=lambda: dict[str, dict[str, float]](threads={}))
     reference: Reference
     repeatability: Repeatability | None = None

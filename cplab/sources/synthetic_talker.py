@@ -78,6 +78,20 @@ def names() -> list[str]:
     return [PREFIX + name for name in DIMENSIONS]
 
 
+def name_of_width(width: int) -> str:
+    """The seeded talker whose hidden states are that wide, or ""."""
+    return next((PREFIX + name for name, dims in DIMENSIONS.items() if dims.hidden == width), "")
+
+
+def is_made(name: str) -> bool:
+    """Whether the file of a seeded talker lies in the cache; its bytes are not looked at.
+
+    Raises:
+        UnknownModelError: there is no such name.
+    """
+    return _path_of(*_parts(name)).exists()
+
+
 def file_of(name: str) -> Path:
     """The file of a seeded talker, made first where it is not there or was damaged (with a progress bar).
 
@@ -86,14 +100,8 @@ def file_of(name: str) -> Path:
         UnreadableModelError: it came out with other bits than where its digests were made.
         CacheError: the cache cannot be written.
     """
-    short, _, kind = name.removeprefix(PREFIX).partition(":")
-    kind = kind or _KINDS[0]
-    if short not in DIMENSIONS or kind not in _KINDS:
-        raise UnknownModelError(
-            f"{name}: no such seeded talker; there are {', '.join(names())}, {_KINDS[0].upper()} unless "
-            f"one of {', '.join(f':{k}' for k in _KINDS[1:])} follows"
-        )
-    path = cache_dir() / "models" / f"{PREFIX.rstrip(':')}-{short}-{kind}-r{RECIPE}.gguf"
+    short, kind = _parts(name)
+    path = _path_of(short, kind)
     wanted = _digests(PREFIX + short)["files"].get(kind)
     with writing_to_cache(path):
         there = path.exists()
@@ -104,6 +112,21 @@ def file_of(name: str) -> Path:
         with writing_to_cache(path):
             make(short, kind, path)
     return path
+
+
+def _parts(name: str) -> tuple[str, str]:
+    short, _, kind = name.removeprefix(PREFIX).partition(":")
+    kind = kind or _KINDS[0]
+    if short not in DIMENSIONS or kind not in _KINDS:
+        raise UnknownModelError(
+            f"{name}: no such seeded talker; there are {', '.join(names())}, {_KINDS[0].upper()} unless "
+            f"one of {', '.join(f':{k}' for k in _KINDS[1:])} follows"
+        )
+    return short, kind
+
+
+def _path_of(short: str, kind: str) -> Path:
+    return cache_dir() / "models" / f"{PREFIX.rstrip(':')}-{short}-{kind}-r{RECIPE}.gguf"
 
 
 def make(short: str, kind: str, path: Path) -> None:

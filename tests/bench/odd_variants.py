@@ -1,6 +1,8 @@
 """Variants that die, hang or go wrong late: what a sweep must survive. Loaded with --variant-file."""
 
 import ctypes
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +22,17 @@ class _Late(Decoder):
         if trace is None and len(codes) == 1:
             self.calls += 1
         return codes if self.calls <= 10 else codes[:, ::-1].copy()
+
+
+class _Dies(_Late):
+    """Right as long as the gate looks; the process gets a signal in the eleventh call, which is a timed one."""
+
+    signal_number = signal.SIGKILL
+
+    def predict(self, *arguments, trace=None, **options):
+        if trace is None and self.calls == 10:
+            os.kill(os.getpid(), self.signal_number)
+        return super().predict(*arguments, trace=trace, **options)
 
 
 @variant("good", format="bf16")
@@ -57,6 +70,18 @@ def wrong(model, threads):
 @variant("late", format="bf16")
 def late(model, threads):
     return _Late(model, threads, format="bf16")
+
+
+@variant("killed_late", format="bf16")
+def killed_late(model, threads):
+    return _Dies(model, threads, format="bf16")
+
+
+@variant("segfaults_late", format="bf16")
+def segfaults_late(model, threads):
+    decoder = _Dies(model, threads, format="bf16")
+    decoder.signal_number = signal.SIGSEGV
+    return decoder
 
 
 @variant("quantised", format="q8_0", arithmetic="q8_0")

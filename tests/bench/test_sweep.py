@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pyperf
 import pytest
 
@@ -41,7 +42,8 @@ def odd_sweep(tmp_path_factory):
     """Every odd variant and a good one, two rounds."""
     folder = tmp_path_factory.mktemp("odd")
     result = bench(
-        "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "2", "--frames", "3", "--timeout", "20",
+        "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "2", "--frames", "3", "--timeout", "60",
+        "--no-talker",
         "--variant-file", str(ODD), "--variants", "segfaults,hangs,raises,unavailable,wrong,good", cwd=folder,
     )  # fmt: skip
     return result, only_run(folder)
@@ -59,9 +61,9 @@ def test_a_dying_variant_costs_its_own_cell_only(odd_sweep):
         "unavailable": "skip",
         "wrong": "fail",
         "good": "pass",
-    }
+    }, cells["good"].gate_detail
     assert "SIGSEGV" in cells["segfaults"].gate_detail
-    assert "20 s" in cells["hangs"].gate_detail
+    assert "60 s" in cells["hangs"].gate_detail
     assert "a bug of its author" in cells["raises"].gate_detail
     assert "pip install" in cells["unavailable"].reason
     assert cells["wrong"].gate_detail.startswith("codes: frame 0, pass 0")
@@ -99,6 +101,56 @@ def test_a_sweep_reports_its_roof_and_its_pass_times(odd_sweep):
     assert len(cell.code_ms) == cell.passes_per_frame == 2
     assert cell.roof_ms is not None
     assert cell.bytes_per_frame == 2 * 2 * (2 * (64 * 256 + 64 * 128 + 3 * 64 * 192) + 256 * 64)
+
+
+@pytest.mark.slow
+def test_a_variant_that_dies_between_timed_frames_costs_its_own_cell_only(tmp_path):
+    result = bench(
+        "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "3", "--frames", "20",
+        "--variant-file", str(ODD), "--variants", "killed_late,good,segfaults_late", cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 2, result.stderr
+    cells = {cell.variant: cell for cell in read_summary(only_run(tmp_path) / "summary.json").cells}
+    assert {name: cell.gate for name, cell in cells.items()} == {
+        "killed_late": "crash", "good": "pass", "segfaults_late": "crash"
+    }  # fmt: skip
+    assert cells["killed_late"].gate_detail == "round 0: killed by SIGKILL"
+    assert "round 0: killed by SIGSEGV" in cells["segfaults_late"].gate_detail
+    assert cells["killed_late"].cp_ms is cells["segfaults_late"].cp_ms is None
+    assert (cells["good"].rounds, cells["good"].frames) == (3, 60)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_from_outside_in_the_middle_of_a_sweep_costs_its_own_cell_only(tmp_path):
+    names = ["kv_f32", "kv_bf16", "kv_f16"]
+    command = [sys.executable, "-m", "bench", "sweep", "--model", "synthetic:tiny", "--threads", "1"]
+    command += ["--rounds", "4", "--frames", "3", "--variants", ",".join(names)]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 240
+    killed = False
+    while not killed and time.monotonic() < deadline and process.poll() is None:
+        files = list(tmp_path.glob("reports/runs/*/.*/records.jsonl"))
+        timed = files[0].read_text().count('"phase": "timed"') if files else 0
+        # The first round is over, so that the victim has times already, which are to be taken away.
+        workers = psutil.Process(process.pid).children() if timed >= len(names) else []
+        for worker in workers:
+            worker.kill()
+            killed = True
+        time.sleep(0.01)
+    process.communicate(timeout=240)
+    assert killed
+    assert process.returncode == 2
+    folder = only_run(tmp_path)
+    cells = read_summary(folder / "summary.json").cells
+    (lost,) = [cell for cell in cells if cell.gate != "pass"]
+    assert lost.gate == "crash"
+    assert "killed by SIGKILL" in lost.gate_detail
+    assert lost.cp_ms is None
+    assert (
+        sum(r.variant == lost.variant and r.gate.status == "pass" for r in read_records(folder / "records.jsonl")) >= 2
+    )
+    assert [cell.rounds for cell in cells if cell is not lost] == [4, 4]
+    assert (folder / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.slow
@@ -141,7 +193,7 @@ def test_a_quantised_variant_is_timed_and_never_called_exact(tmp_path):
 @pytest.mark.slow
 def test_interrupting_keeps_what_was_measured(tmp_path):
     command = [sys.executable, "-m", "bench", "sweep", "--model", "synthetic:tiny", "--threads", "1", "--rounds", "500"]
-    command += ["--frames", "3", "--variants", "kv_f32"]
+    command += ["--frames", "3", "--variants", "kv_f32", "--no-talker"]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -153,7 +205,7 @@ def test_interrupting_keeps_what_was_measured(tmp_path):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         files = list(tmp_path.glob("reports/runs/*/.*/records.jsonl"))
-        if files and len(files[0].read_text().splitlines()) >= 3:
+        if files and len(files[0].read_text().splitlines()) >= 4:
             break
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
