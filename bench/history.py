@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -106,9 +106,9 @@ def flagged(moments: Sequence[Moment], judge: Callable[[Moment, Moment], Verdict
         verdict = judge(moments[reference], moment) if index else None
         found.append(Moment(moment.run, moment.cell, verdict))
         before = found[index - 1] if index - 1 > reference else None
-        if before is None or verdict not in ("faster", "slower") or before.verdict != verdict:
+        if before is None or before.verdict != verdict or (verdict != "faster" and verdict != "slower"):
             continue
-        found[index - 1] = Moment(before.run, before.cell, before.verdict, "faster" if verdict == "faster" else "slower")
+        found[index - 1] = replace(before, flag=verdict)
         reference = index - 1
     return found
 

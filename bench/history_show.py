@@ -9,8 +9,8 @@ from rich.table import Table
 from bench.history import Course, History, Moment, Run
 from cplab.commandline import console
 from reports.figure_table import FigureTable, Heading
-from reports.history_chart import Line, Point
-from reports.history_page import HistoryPage, write_history_html, write_history_svg
+from reports.figures_page import FiguresPage, Section, write_figures_html, write_figures_markdown, write_figures_svg
+from reports.history_chart import Line, Point, history_chart
 from reports.wording import NOTHING, milliseconds, percent, plural, times
 
 HEADINGS = (
@@ -26,17 +26,21 @@ HEADINGS = (
 _TABLE_WIDTH = 150
 
 
-def page(history: History, machine: str) -> HistoryPage:
-    """The history put into words and rows."""
+def page(history: History, machine: str, command: str = "") -> FiguresPage:
+    """The history put into words, rows and a plot."""
     at = {run.folder: index for index, run in enumerate(history.runs)}
-    return HistoryPage(
+    lines = [Line(name_of(course), course.moments[-1].cell.exact, _points(course, at)) for course in history.courses]
+    rows = [_row(course, one) for course in history.courses for one in course.moments]
+    return FiguresPage(
         title="What the code predictor took, run by run",
         subtitle=f"{machine} · {history.model}",
         headline=headline(history),
         notes=notes(history),
-        runs=[commit_of(run) for run in history.runs],
-        lines=[Line(name_of(course), course.moments[-1].cell.exact, _points(course, at)) for course in history.courses],
-        table=FigureTable(HEADINGS, [_row(course, one) for course in history.courses for one in course.moments]),
+        caption="Each variant over the commits of the runs, oldest first: medians with 95 % intervals.",
+        chart=history_chart(lines, [commit_of(run) for run in history.runs]),
+        sections=[Section("figures", "Figures", FigureTable(HEADINGS, rows))],
+        has_dots=True,
+        command=command,
     )
 
 
@@ -59,9 +63,8 @@ def notes(history: History) -> list[str]:
     ]
 
 
-def print_history(history: History, machine: str) -> None:
+def print_history(history: History, shown: FiguresPage) -> None:
     """A line a run, variant by variant."""
-    shown = page(history, machine)
     console.print(f"{shown.title}: {shown.subtitle}", highlight=False, markup=False)
     for course in history.courses:
         table = Table(box=None, pad_edge=False, title=name_of(course), title_justify="left")
@@ -76,16 +79,18 @@ def print_history(history: History, machine: str) -> None:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def write_files(history: History, machine: str, *, html: Path | None, svg: Path | None) -> None:
-    """The page and the plot alone; those that are asked for.
+def write_files(shown: FiguresPage, *, html: Path | None, markdown: Path | None, svg: Path | None) -> None:
+    """The page, its Markdown and the plot alone; those that are asked for.
 
     Raises:
         OSError: a file cannot be written.
     """
     if html is not None:
-        write_history_html(page(history, machine), html)
+        write_figures_html(shown, html)
+    if markdown is not None:
+        write_figures_markdown(shown, markdown)
     if svg is not None:
-        write_history_svg(page(history, machine), svg)
+        write_figures_svg(shown, svg)
 
 
 def name_of(course: Course) -> str:
