@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from rich.table import Table
 
@@ -11,7 +12,7 @@ from cplab.commandline import console
 from reports.figure_table import FigureTable, Heading
 from reports.figures_page import FiguresPage, Section, write_figures_html, write_figures_markdown, write_figures_svg
 from reports.history_chart import Line, Point, history_chart
-from reports.wording import NOTHING, milliseconds, percent, plural, times
+from reports.wording import NOTHING, milliseconds, percent, plural, significant, times
 
 HEADINGS = (
     Heading("variant", "with its thread count", is_text=True, names_row=True),
@@ -23,7 +24,15 @@ HEADINGS = (
     Heading("this run alone", "beside the run that it is held against", is_text=True),
     Heading("flag", "two runs in a row agree", is_text=True),
 )
-_TABLE_WIDTH = 150
+#: Columns that fit a terminal of 80.
+_TERMINAL: dict[str, Literal["left", "right"]] = {
+    "started (UTC)": "left",
+    "commit": "left",
+    "ms a frame [95 %]": "right",
+    "vs base": "right",
+    "of roof": "right",
+    "verdict": "left",
+}
 
 
 def page(history: History, machine: str, command: str = "") -> FiguresPage:
@@ -67,13 +76,13 @@ def print_history(history: History, shown: FiguresPage) -> None:
     """A line a run, variant by variant."""
     console.print(f"{shown.title}: {shown.subtitle}", highlight=False, markup=False)
     for course in history.courses:
-        table = Table(box=None, pad_edge=False, title=name_of(course), title_justify="left")
-        for heading in HEADINGS[1:]:
-            table.add_column(heading.name, justify="left" if heading.is_text else "right", no_wrap=True)
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title=name_of(course), title_justify="left")
+        for name, justify in _TERMINAL.items():
+            table.add_column(name, justify=justify, no_wrap=name != "verdict")
         for moment in course.moments:
-            table.add_row(*_row(course, moment)[1:], style="bold" if moment.flag else "")
+            table.add_row(*_terminal_row(moment), style="bold" if moment.flag else "")
         console.print()
-        console.print(table, width=max(console.width, _TABLE_WIDTH), crop=False, soft_wrap=True)
+        console.print(table)
     console.print()
     for text in [*shown.notes[1:], shown.headline]:
         console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -122,4 +131,16 @@ def _row(course: Course, moment: Moment) -> list[str]:
         percent(cell.roof_fraction),
         moment.verdict or NOTHING,
         moment.flag or NOTHING,
+    ]
+
+
+def _terminal_row(moment: Moment) -> list[str]:
+    speed = moment.cell.speedup_vs_baseline
+    return [
+        moment.run.summary.run.started_utc[:16].replace("T", " "),
+        commit_of(moment.run),
+        milliseconds(moment.cell.cp_ms),
+        NOTHING if speed is None else f"{significant(speed.ratio)}×",
+        percent(moment.cell.roof_fraction),
+        f"{moment.flag}, flagged" if moment.flag else moment.verdict or NOTHING,
     ]
