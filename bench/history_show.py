@@ -45,7 +45,8 @@ def page(history: History, machine: str, command: str = "") -> FiguresPage:
         subtitle=f"{machine} · {history.model}",
         headline=headline(history),
         notes=notes(history),
-        caption="Each variant over the commits of the runs, oldest first: medians with 95 % intervals.",
+        caption="Each variant over the commits of the runs, oldest first: medians with 95 % intervals. "
+        "Changes are flagged by the speed beside each run's own baseline, which cancels what the machine did meanwhile.",
         chart=history_chart(lines, [commit_of(run) for run in history.runs]),
         sections=[Section("figures", "Figures", FigureTable(HEADINGS, rows))],
         has_dots=True,

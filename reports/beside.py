@@ -17,7 +17,7 @@ from reports.facts import machine_name
 from reports.figure_table import FigureTable, Heading
 from reports.figures_page import FiguresPage, Section
 from reports.verdict import describe, fastest
-from reports.wording import NOTHING, milliseconds, one_line, percent, times
+from reports.wording import NOTHING, milliseconds, one_line, percent, significant, times
 
 MOST_RUNS = len(ascii_uppercase)
 
@@ -119,8 +119,9 @@ def _headline(runs: LettersAndRuns) -> str:
 
 
 def _best(cell: CellSummary) -> str:
-    speed = "" if cell.speedup_vs_baseline is None else f", {times(cell.speedup_vs_baseline)} its baseline's speed"
-    return f"{describe(cell)}, {milliseconds(cell.cp_ms)} ms a frame{speed}"
+    ratio = cell.speedup_vs_baseline
+    speed = "" if ratio is None else f", {significant(ratio.ratio)}× its baseline"
+    return f"{describe(cell)}, {milliseconds(cell.cp_ms)} ms{speed}"
 
 
 def _notes(runs: LettersAndRuns) -> list[str]:

@@ -18,6 +18,8 @@ MOST_LINES = 80
 """Lines drawn, of the fastest variants; the table has all of them."""
 
 _TOP, _BOTTOM = 12.0, 48.0
+#: Paper behind names that lie on the plot.
+_BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ def _draw(groups: list[Group], *, is_wide: bool) -> str:
     axes.set_xlim(low / 1.12, high * 1.12)
     axes.set_ylim(height, 0)
     axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
     subs = (1, 2, 5) if high / low > 8 or not is_wide else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -88,7 +91,7 @@ def _group(axes: Axes, group: Group, top: float, line: float, *, left: float, is
     if is_wide:
         axes.text(-34 / plot, top + line / 2, variant, ha="right", fontsize=13, **shared)
     else:
-        axes.text(-(left - 4) / plot, top - 10, variant, ha="left", fontsize=12, **shared)
+        axes.text(-(left - 4) / plot, top - 10, variant, ha="left", fontsize=12, bbox=_BEHIND, **shared)
     for number, mark in enumerate(group.marks):
         at = top + line * (number + 0.5)
         color = EXACT if mark.exact else OTHER
