@@ -46,7 +46,7 @@ def page(history: History, machine: str, command: str = "") -> FiguresPage:
         headline=headline(history),
         notes=notes(history),
         caption="Each variant over the commits of the runs, oldest first: medians with 95 % intervals. "
-        "Changes are flagged by the speed beside each run's own baseline, which cancels what the machine did meanwhile.",
+        "Changes are flagged by the speed beside each run's own baseline, which cancels what the machine did.",
         chart=history_chart(lines, [commit_of(run) for run in history.runs]),
         sections=[Section("figures", "Figures", FigureTable(HEADINGS, rows))],
         has_dots=True,

@@ -9,10 +9,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports.bar_drawing import Chart
 from reports.figure_table import FigureTable
-from reports.html import keep_together
 from reports.markdown import bounded, code_block, escape, table_of
 from reports.sorting import content_policy, script
 from reports.stacked import standalone
+from reports.wording import keep_together
 from reports.writing import replace_text
 
 

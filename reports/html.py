@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,6 +11,8 @@ from reports.ecdf import ecdf_charts
 from reports.intervals import interval_chart, noise_sentence
 from reports.order_chart import drift_sentence, in_turn, order_chart
 from reports.page import Page, read_page
+from reports.profile_page import chart_of
+from reports.profile_words import page as profile_page
 from reports.roofline_plot import roofline_plot
 from reports.small_charts import pass_charts, scaling_charts
 from reports.soak_chart import soak_chart, soak_sentence
@@ -19,6 +20,7 @@ from reports.sorting import content_policy, script, sort_keys
 from reports.spread_table import disturbances, energy_sentence, spread_table
 from reports.step_bars import step_chart
 from reports.talker_and_cp import COLUMNS
+from reports.wording import keep_together
 from reports.writing import replace_text
 
 ANSWERS = {"yes": "real time", "no": "not real time", "close": "too close to call", "unknown": "real time not judged"}
@@ -47,6 +49,7 @@ def render_html(page: Page) -> str:
     environment.filters["sort_keys"] = sort_keys
     shown_script = script()
     summary = page.summary
+    profile = profile_page(page.profile) if page.profile else None
     return environment.get_template("report.html.j2").render(
         page=page,
         answer=ANSWERS[page.verdict.real_time],
@@ -67,12 +70,9 @@ def render_html(page: Page) -> str:
         spread=spread_table(summary),
         disturbances=disturbances(summary),
         energy=energy_sentence(summary),
+        profile=profile,
+        profile_chart=chart_of(profile) if profile else None,
         roofline=roofline_plot(summary, page.roofline),
         step_chart=step_chart(summary),
         step_columns=COLUMNS,
     )
-
-
-def keep_together(text: str) -> str:
-    """``text`` with no-break spaces between a figure and its unit, and inside an interval."""
-    return re.sub(r"(?<=\d) (?=ms|thread|%)|(?<=,) (?=[\d.]+\])", "\N{NO-BREAK SPACE}", text)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reports.page import Page, read_page
+from reports.profile_words import page as profile_page
 from reports.talker_and_cp import COLUMNS
 from reports.wording import NOTHING, clip, one_line
 from reports.writing import replace_text
@@ -42,6 +43,8 @@ def render_markdown(page: Page) -> str:
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
         table_of(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        "## Where a frame's time goes",
+        *_profile_parts(page),
         "## Gate",
         _gate_table(page),
         "## Machine",
@@ -86,6 +89,15 @@ def _gate_table(page: Page) -> str:
         failed = "; ".join(f"failed: {name}{f' ({detail})' if detail else ''}" for name, detail in row.failed)
         body.append([row.cell, row.status, row.checks, f"{row.detail}; {failed}" if failed else row.detail])
     return table_of(["cell", "gate", "checks held", "detail"], body) if body else "No gate was run."
+
+
+def _profile_parts(page: Page) -> list[str]:
+    if page.profile is None:
+        return [escape(page.without_profile)]
+    shown = profile_page(page.profile)
+    right = [False] + [True] * (len(shown.columns) - 1)
+    first = f"{page.profile.variant} × {page.profile.threads}: {shown.headline}"
+    return [escape(first), table_of(shown.columns, shown.rows, right), "\n".join(f"- {escape(t)}" for t in shown.notes)]
 
 
 def _machine_lines(page: Page) -> Iterable[str]:

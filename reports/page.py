@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.records import ROOFLINE_FILE, CellRecord, Roofline, Summary, read_records, read_roofline, read_summary
+from bench.records import (
+    PROFILE_FILE,
+    ROOFLINE_FILE,
+    CellRecord,
+    Profile,
+    Roofline,
+    Summary,
+    read_profile,
+    read_records,
+    read_roofline,
+    read_summary,
+)
 from reports import facts
 from reports.gates import GateRow, gate_rows
+from reports.profile_words import without_profile
 from reports.tables import Column, Row, columns, gate_outcomes, rows
 from reports.talker_and_cp import steps, talker_sentences
 from reports.verdict import Verdict, judge
@@ -44,6 +56,8 @@ class Page:
     roof: str
     records: list[CellRecord] = field(default_factory=list)
     roofline: Roofline | None = None
+    profile: Profile | None = None
+    without_profile: str = ""
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -57,10 +71,13 @@ def read_page(run_dir: Path) -> Page:
         read_summary(run_dir / "summary.json"),
         read_records(run_dir / "records.jsonl"),
         read_roofline(run_dir / ROOFLINE_FILE),
+        read_profile(run_dir / PROFILE_FILE),
     )
 
 
-def make_page(summary: Summary, records: list[CellRecord], roofline: Roofline | None = None) -> Page:
+def make_page(
+    summary: Summary, records: list[CellRecord], roofline: Roofline | None = None, profile: Profile | None = None
+) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
     subtitle = [
@@ -88,4 +105,6 @@ def make_page(summary: Summary, records: list[CellRecord], roofline: Roofline | 
         roof=facts.roof_sentence(summary),
         records=records,
         roofline=roofline,
+        profile=profile,
+        without_profile=without_profile(summary, records),
     )
