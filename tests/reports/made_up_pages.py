@@ -29,8 +29,9 @@ def history_page(runs=12):
     ]
     headings = (Heading("variant", is_text=True, names_row=True), Heading("ms"), Heading("flag", is_text=True))
     rows = [[line.label, str(point.ms), point.flag or "–"] for line in lines for point in line.points]
+    headline = "12 runs, 2 variants: kv_bf16 × 2 slower from c5 on. " * 12
     return FiguresPage(
-        "Run by run", "a machine", "12 runs, 2 variants: kv_bf16 × 2 slower from c5 on. " * 12, ["A note."], "Over runs.",
+        "Run by run", "a machine", headline, ["A note."], "Over runs.",
         history_chart(lines, [f"c{number:08}+" for number in range(runs)]),
         [Section("figures", "Figures", FigureTable(headings, rows))], has_dots=True, command="python -m bench history",
     )  # fmt: skip

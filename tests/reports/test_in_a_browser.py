@@ -92,7 +92,8 @@ def test_a_table_sorts_by_keyboard_and_says_so(browser, shown):
     down = browser.value(NAMES)
     assert sorted(up) == sorted(down) == sorted(before)
     assert up[0] != down[0]
-    assert (up[0].casefold() < up[-1].casefold()) and (down[0].casefold() > down[-1].casefold())
+    assert up[0].casefold() < up[-1].casefold()
+    assert down[0].casefold() > down[-1].casefold()
     assert browser.logged == []
 
 
