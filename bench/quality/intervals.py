@@ -7,6 +7,7 @@ drawn from are the frames that were measured; an interval of no width says that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ def of_weighted(values: Float64, weights: Float64) -> Estimate | None:
     return _estimate((values, weights), ratio)
 
 
-def _estimate(data: tuple[Float64, ...], statistic: Callable[..., Float64]) -> Estimate:
+def _estimate(data: tuple[Float64, ...], statistic: Callable[..., Any]) -> Estimate:
     value = float(statistic(*data))
     if len(data[0]) < FEWEST_FRAMES:
         alone = np.array([float(statistic(*(x[i : i + 1] for x in data))) for i in range(len(data[0]))])

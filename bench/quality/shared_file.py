@@ -54,4 +54,8 @@ def load_shared(path: Path) -> Shared:
         golden, recorded, loop = part("golden", _TRUTH), part("recorded", _TRUTH), part("loop", _SAID)
     if golden is None:
         raise ValueError(f"{path}: no golden frames in it")
-    return Shared(Truth(*golden), None if recorded is None else Truth(*recorded), None if loop is None else Said(*loop))
+    return Shared(
+        Truth(*golden),
+        None if recorded is None else Truth(*recorded),
+        None if loop is None else Said(loop[0], loop[1], loop[2], loop[3]),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from rich.markup import escape
 from rich.table import Table
@@ -16,7 +16,7 @@ _COLOURS = {"pass": "green", "fail": "red", "crash": "red", "skip": "yellow"}
 def print_quality(found: Quality) -> None:
     """Every table, the warning first."""
     if found.warning:
-        console.print(found.warning, style="yellow", markup=False, highlight=False)
+        console.print(found.warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
     facts = found.facts
     console.print(
         f"{found.model.name}: {facts.golden_frames} frames of {facts.golden or 'the golden'}, "
@@ -27,11 +27,13 @@ def print_quality(found: Quality) -> None:
     cells = [cell for cell in found.cells if cell.teacher_forced is not None]
     if cells:
         console.print(_pinned(cells, lambda cell: cell.teacher_forced, "the golden's codes pinned"))
+        console.print(_distances(cells, lambda cell: cell.teacher_forced))
         console.print(_by_codebook(cells))
     recorded = [cell for cell in found.cells if cell.recorded is not None]
     if recorded:
         title = f"{facts.recorded}: {facts.recorded_frames} frames of recorded codes pinned"
         console.print(_pinned(recorded, lambda cell: cell.recorded, title))
+        console.print(_distances(recorded, lambda cell: cell.recorded))
     running = [cell for cell in found.cells if cell.free_running is not None]
     if running:
         console.print(_free(running))
@@ -59,26 +61,34 @@ def print_outcome(cell: QualityCell) -> None:
     )
 
 
-def _pinned(cells: Iterable[QualityCell], of: Callable[[QualityCell], TeacherForced | None], title: str) -> Table:
-    headings = ("agreement", "by margin", "top 5", "KL mean", "KL worst", "rmse", "cosine", "x naive")
-    table = _table(title, *headings)
+def _pinned(cells: Sequence[QualityCell], of: Callable[[QualityCell], TeacherForced | None], title: str) -> Table:
+    table = _table(title, "agreement", "by margin", "top 5")
     for cell in cells:
-        found, naive = of(cell), cell.naive if of(cell) is cell.teacher_forced else None
+        found = of(cell)
+        if found is not None:
+            shares = (found.agreement, found.agreement_by_margin, found.top5)
+            table.add_row(cell.variant, *(_share_of(share) for share in shares))
+    return table
+
+
+def _distances(cells: Sequence[QualityCell], of: Callable[[QualityCell], TeacherForced | None]) -> Table:
+    table = _table("", "KL mean", "KL worst", "Δp rms", "rmse", "cosine", "x naive")
+    for cell in cells:
+        found = of(cell)
         if found is None:
             continue
-        entries = [
-            _share_of(found.agreement),
-            _share_of(found.agreement_by_margin),
-            _share_of(found.top5),
-            _number(found.kl.value if found.kl else None),
+        naive = cell.naive if found is cell.teacher_forced else None
+        table.add_row(
+            cell.variant,
+            f"{found.non_finite} rows not finite"
+            if found.non_finite
+            else _number(found.kl.value if found.kl else None),
             _number(found.kl_worst),
+            "-" if found.delta_p_rms is None else _share(found.delta_p_rms),
             _number(found.rmse.value if found.rmse else None),
-            "-" if found.cosine is None else f"{found.cosine.value:.6f}",
+            "-" if found.cosine is None else f"{found.cosine.value:.5f}",
             "-" if naive is None or naive.ratio is None else f"{naive.ratio:.2f}",
-        ]
-        if found.non_finite:
-            entries[3] = f"{found.non_finite} rows not finite"
-        table.add_row(cell.variant, *entries)
+        )
     return table
 
 
@@ -93,7 +103,7 @@ def _by_codebook(cells: list[QualityCell]) -> Table:
 
 
 def _free(cells: list[QualityCell]) -> Table:
-    table = _table("free-running", "agreement", "whole frames", "codes before the first other one")
+    table = _table("free-running", "agreement", "whole frames", "codes before another")
     for cell in cells:
         found = cell.free_running
         if found is not None:
@@ -114,7 +124,7 @@ def _rollouts(found: Quality, cells: list[QualityCell]) -> Table:
         "repeats",
         "codes used",
         "not finite",
-        "first other frame",
+        "first other",
         "along, first",
         "last",
     )
@@ -136,10 +146,10 @@ def _rollouts(found: Quality, cells: list[QualityCell]) -> Table:
 
 
 def _table(title: str, *headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("variant", no_wrap=True)
     for heading in headings:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", overflow="fold")
     return table
 
 

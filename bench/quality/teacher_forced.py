@@ -49,14 +49,20 @@ def measure(producer: CodePredictor | GivesLogits, truth: Truth) -> TeacherForce
 
 def answers(producer: CodePredictor | GivesLogits, truth: Truth) -> Answers:
     """What an implementation says of a truth's frames, one frame at a time; see `measure`."""
-    if not hasattr(producer, "predict"):
-        logits = np.asarray(producer(truth.hidden, truth.cb0_embed, truth.codes))  # type: ignore[operator]
-        if logits.shape != truth.logits.shape:
-            raise BadInputError(f"logits are {list(logits.shape)}, {list(truth.logits.shape)} is wanted")
-        finite = np.isfinite(logits).all(axis=-1)
-        codes = np.where(finite, np.argmax(np.where(finite[..., None], logits, 0), axis=-1), NO_CODE)
-        return Answers(codes.astype(np.int32), logits)
-    if not takes_forced(producer):
+    return _predicted(producer, truth) if isinstance(producer, CodePredictor) else _given(producer, truth)
+
+
+def _given(gives: GivesLogits, truth: Truth) -> Answers:
+    logits: Float32 = np.asarray(gives(truth.hidden, truth.cb0_embed, truth.codes))
+    if logits.shape != truth.logits.shape:
+        raise BadInputError(f"logits are {list(logits.shape)}, {list(truth.logits.shape)} is wanted")
+    finite = np.asarray(np.isfinite(logits).all(axis=-1))
+    codes = np.where(finite, np.argmax(np.where(finite[..., None], logits, 0), axis=-1), NO_CODE)
+    return Answers(codes.astype(np.int32), logits)
+
+
+def _predicted(predictor: CodePredictor, truth: Truth) -> Answers:
+    if not takes_forced(predictor):
         raise BadInputError("it takes no forced codes, so nothing can be pinned")
     codes = np.full(truth.codes.shape, NO_CODE, np.int32)
     logits = np.full(truth.logits.shape, np.nan, np.float32)
@@ -64,7 +70,7 @@ def answers(producer: CodePredictor | GivesLogits, truth: Truth) -> Answers:
     for i in range(len(truth)):
         part, trace = slice(i, i + 1), Trace()
         try:
-            said = producer.predict(
+            said = predictor.predict(
                 truth.hidden[part].copy(), truth.cb0_embed[part].copy(), forced=truth.codes[part].copy(), trace=trace
             )
         except CplabError:

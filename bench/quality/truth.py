@@ -43,7 +43,8 @@ class Truth:
     @property
     def chosen(self) -> Int32:
         """The code of each row's largest logit, the lowest of equals, ``[F, groups-1]``."""
-        return np.argmax(self.logits, axis=-1).astype(np.int32)
+        chosen: Int32 = np.argmax(self.logits, axis=-1).astype(np.int32)
+        return chosen
 
     @property
     def margins(self) -> Float32:
