@@ -77,11 +77,8 @@ def test_the_law_is_the_oracles_bits(tiny, golden, law, truth):
         frame = oracle.frame(golden.hidden[i], golden.cb0_embed[i], golden.codes[i])
         assert frame.logits.tobytes() == truth.logits[i].tobytes()
     other = law.of(golden.hidden[:2], golden.cb0_embed[:2], golden.forced[:2])
-    assert other.logits[1].tobytes() == oracle.frame(*(x[1] for x in _inputs(golden))).logits.tobytes()
-
-
-def _inputs(golden):
-    return golden.hidden, golden.cb0_embed, golden.forced
+    fed = oracle.frame(golden.hidden[1], golden.cb0_embed[1], golden.forced[1])
+    assert other.logits[1].tobytes() == fed.logits.tobytes()
 
 
 def test_kernels_that_are_wrong_are_not_believed(tiny, golden, truth, monkeypatch):
@@ -127,13 +124,11 @@ def test_by_margin_a_near_tie_costs_less_than_a_clear_choice(truth):
     margins = truth.margins
     near = np.unravel_index(margins.argmin(), margins.shape)
     clear = np.unravel_index(margins.argmax(), margins.shape)
-    found = {
-        name: measure(Given(with_another_winner(truth, *at)), truth) for name, at in {"n": near, "c": clear}.items()
-    }
-    assert found["n"].agreement.value == found["c"].agreement.value
+    tie, choice = (measure(Given(with_another_winner(truth, *at)), truth) for at in (near, clear))
+    assert tie.agreement.value == choice.agreement.value
     by_hand = 1 - margins[near] / margins.sum(dtype=np.float64)
-    assert found["n"].agreement_by_margin.value == pytest.approx(by_hand, rel=1e-6)
-    assert found["c"].agreement_by_margin.value < found["n"].agreement_by_margin.value
+    assert tie.agreement_by_margin.value == pytest.approx(by_hand, rel=1e-6)
+    assert choice.agreement_by_margin.value < tie.agreement_by_margin.value
 
 
 def test_a_function_and_a_predictor_of_the_same_logits_have_the_same_figures(tiny, truth):

@@ -1,4 +1,4 @@
-"""The tolerance that calibrates itself: the lab's quantised variants, engines that are too far, and no measure at all."""
+"""The tolerance that calibrates itself: the lab's quantised variants, engines that are too far, no measure at all."""
 
 from __future__ import annotations
 
