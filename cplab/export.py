@@ -158,14 +158,14 @@ def planned(
         kazeia: folder of the three files of the Kazeia engine's layout.
 
     Raises:
-        BadInputError: nothing to write, the same file twice, or one of the checkpoint's own.
+        BadInputError: nothing to write, the same file twice, one of the checkpoint's own, or a format for memory only.
         UnpackableError: rows of a matrix that are not made of the format's blocks.
         UnreadableModelError: the checkpoint is not whole.
     """
     if output is None and talker is None and kazeia is None:
         raise BadInputError("nothing to write: give -o FILE, --talker FILE or --kazeia DIR")
-    if matrices is not None:
-        format_named(matrices)
+    if matrices is not None and not format_named(matrices).in_files:
+        raise BadInputError(f"--format {matrices}: a form of memory that no file holds; export bf16, which is as exact")
     checkpoint = open_checkpoint(folder)
     parts = [code_predictor_part(checkpoint, output, matrices)] if output is not None else []
     if talker is not None:

@@ -10,6 +10,7 @@ import contextlib
 import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
-from cplab.kernels.packing import row_bytes, streamed
+from cplab.kernels.packing import Streamed, streamed
 from cplab.kernels.quantised_rows import KINDS
+from cplab.kernels.tiles import UNIT
+from cplab.kernels.vectors import BF12_CODE
 from cplab.model import Model, Tensor
 from cplab.variant import WeightStream
 
@@ -40,28 +43,29 @@ class StreamedWeights:
     Args:
         model: the weights.
         kind: the format that matrices are streamed in; embeddings stay as stored.
+
+    Attributes:
+        note: of packed BF16, what packing came to, in one line; else "".
     """
 
     def __init__(self, model: Model, kind: Format) -> None:
         spec = model.spec
         with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
             parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
-        self._memory, start = huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, _ in parts))
+        self._memory, start = huge_block(sum(_round_up(part.units.nbytes) for part in parts))
         at = 0
         streams = []
-        for arrays, columns in parts:
-            first = at
-            for raw in (array.reshape(-1) for array in arrays):
-                self._memory[at : at + raw.size] = raw
-                at += raw.size
-            bytes_of = row_bytes(kind, columns)
-            streams.append(WeightStream(start + first, (at - first) // max(1, bytes_of), bytes_of))
-            at = _round_up(at)
+        for part in parts:
+            self._memory[at : at + part.units.nbytes] = part.units.reshape(-1)
+            streams.append(WeightStream(start + at, len(part.units) * UNIT, part.row_bytes))
+            at = _round_up(at + part.units.nbytes)
         count = spec.layers * p.MATRICES_PER_LAYER
+        self.note = _packing_note(kind, [part for part in parts if part.weights])
         self.layer_streams = streams[:count]
         self.projection_stream = streams[count : count + 1] if spec.projected else []
         self.head_streams = streams[count + 1 :]
-        self.matrices = np.array([(s.address, kind.code, s.row_bytes) for s in streams], np.int64)
+        of_parts = zip(streams, parts, strict=True)
+        self.matrices = np.array([(s.address, part.code, s.row_bytes) for s, part in of_parts], np.int64)
         self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
@@ -76,6 +80,17 @@ class StreamedWeights:
         return found
 
 
+def _packing_note(kind: Format, parts: list[Streamed]) -> str:
+    """What packing BF16 further came to, over all matrices."""
+    if kind.code != BF12_CODE:
+        return ""
+    plain = sum(part.code != BF12_CODE for part in parts)
+    weights = sum(part.weights for part in parts)
+    bits, apart = 8 * sum(part.units.nbytes for part in parts) / weights, sum(part.exceptions for part in parts)
+    told = f"BF16 packed to {bits:.2f} bits a weight, {apart / weights:.3%} of the weights kept apart as exceptions"
+    return f"{told}; {plain} of {len(parts)} matrices would not shrink and are plain BF16" if plain else told
+
+
 def _bytes_of(streams: list[WeightStream]) -> int:
     return sum(stream.rows * stream.row_bytes for stream in streams)
 
@@ -87,26 +102,21 @@ def norms(model: Model) -> NDArray[np.float32]:
     return np.concatenate([*parts, model.f32("model.norm.weight")])
 
 
-def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], tuple[list[_Bytes], int]]]:
-    """What packs each matrix of `plan.MATRICES`: arrays of units and the columns; none where a model has no such."""
+def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], Streamed]]:
+    """What lays out each matrix of `plan.MATRICES`; without rows where a model has no such."""
 
-    def packed(name: str) -> tuple[_Bytes, int]:
-        tensor = model.tensors[f"{name}.weight"]
-        return streamed(kind, tensor.packed(kind)), tensor.shape[1]
+    def packed(name: str) -> NDArray[Any]:
+        return model.tensors[f"{name}.weight"].packed(kind)
 
-    def together(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
-        def pack() -> tuple[list[_Bytes], int]:
-            found = [packed(name) for name in names]
-            return [units for units, _ in found], found[0][1] if found else 0
+    def together(*names: str) -> Callable[[], Streamed]:
+        return lambda: streamed(kind, np.concatenate([packed(name) for name in names]))
 
-        return pack
-
-    def interleaved(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
+    def interleaved(*names: str) -> Callable[[], Streamed]:
         """Units of 16 rows, in turn from each."""
 
-        def pack() -> tuple[list[_Bytes], int]:
-            found = [packed(name) for name in names]
-            return [np.stack([units for units, _ in found], 1)], found[0][1]
+        def pack() -> Streamed:
+            units = [rows.reshape(len(rows) // UNIT, UNIT, -1) for rows in map(packed, names)]
+            return streamed(kind, np.stack(units, 1).reshape(-1, units[0].shape[-1]))
 
         return pack
 
@@ -116,13 +126,18 @@ def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], tupl
         yield together(f"{at}self_attn.o_proj")
         yield interleaved(f"{at}mlp.gate_proj", f"{at}mlp.up_proj")
         yield together(f"{at}mlp.down_proj")
-    yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
+    if model.spec.projected:
+        yield together("small_to_mtp_projection")
+    else:
+        yield lambda: Streamed(kind.code, 0, np.empty((0, UNIT), np.uint8))
     for g in range(model.spec.passes):
         yield together(f"lm_head.{g}")
 
 
 def _readable(tensor: Tensor) -> Tensor:
     """A table as kernels look rows up in it: as stored, or as float32 where it is stored in blocks."""
+    if tensor.format.code == BF12_CODE:  # BF16 words, until a matrix of them is laid out
+        return Tensor(tensor.name, FORMATS["bf16"], tensor.data)
     if tensor.format.code not in KINDS:
         return tensor
     return Tensor(tensor.name, FORMATS["f32"], tensor.f32())
