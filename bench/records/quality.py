@@ -182,7 +182,8 @@ class QualityCell(Frozen):
     """One implementation.
 
     ``status`` is ``pass`` where the gate passed, all logits are finite and the distance is within twice the naive
-    implementation's, ``fail`` where one is not so, ``crash`` where the worker died, ``skip`` where something is not installed.
+    implementation's, ``fail`` where one is not so, ``crash`` where the worker died, ``skip`` where something is not
+    installed.
     """
 
     variant: str
