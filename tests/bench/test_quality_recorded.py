@@ -22,7 +22,7 @@ RECORDED = Path(__file__).parents[2].parent / "shared" / "data" / "icl_ref_codes
 needs_recordings = pytest.mark.skipif(not RECORDED.exists(), reason="recorded codes of real speech are not there")
 #: As many codebooks and codes as the published model, small otherwise.
 SPEC = Spec(
-    hidden=64, intermediate=96, layers=2, heads=4, kv_heads=2, head_dim=16, vocab=2048, groups=16, rope_theta=1e6,
+    hidden=64, intermediate=96, layers=2, heads=4, kv_heads=2, head_dim=32, vocab=2048, groups=16, rope_theta=1e6,
     rms_eps=1e-6, talker_hidden=64, projected=False,
 )  # fmt: skip
 
