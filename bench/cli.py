@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | report | history | ...``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | report | quality | ...``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
+from bench.cli_quality import quality, quality_report
 from bench.cli_reporting import history, report
 from cplab.cachedir import require_writable
 from cplab.commandline import (
@@ -33,6 +34,8 @@ app.command()(sweep)
 app.command()(compare)
 app.command()(report)
 app.command()(history)
+app.command()(quality)
+app.command("quality-report")(quality_report)
 
 
 @app.command("list")
