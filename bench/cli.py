@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | roofline | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | report | quality | ...``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from rich.table import Table
 
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
+from bench.cli_quality import quality, quality_report
+from bench.cli_reporting import history, report
 from cplab.cachedir import require_writable
 from cplab.commandline import (
     GATE_FAILED,
@@ -30,6 +32,10 @@ app = typer.Typer(
 app.command("run")(run_one)
 app.command()(sweep)
 app.command()(compare)
+app.command()(report)
+app.command()(history)
+app.command()(quality)
+app.command("quality-report")(quality_report)
 
 
 @app.command("list")
@@ -175,30 +181,6 @@ def profile(
         return GATE_FAILED
     profile_show.print_profile(found)
     profile_show.write_files(found, json=json, html=html, svg=svg)
-    return GOOD
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
-    html: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Where the Markdown goes.")] = None,
-) -> int:
-    """Write a run's report again; of a run that was killed, its summary and its name first."""
-    import reports
-    from bench.records import UnreadableRecordError
-    from bench.unfinished import recover
-
-    try:
-        folder = recover(folder)
-        if html is None and markdown is None:
-            html, markdown = folder / "report.html", folder / "report.md"
-        for target, write in ((html, reports.write_html), (markdown, reports.write_markdown)):
-            if target is not None:
-                write(folder, target)
-                console.print(str(target), highlight=False, soft_wrap=True)
-    except UnreadableRecordError as error:
-        raise CplabError(str(error)) from error
     return GOOD
 
 

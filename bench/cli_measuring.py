@@ -117,6 +117,7 @@ def sweep(
         order=order,
         aa=aa,
         roofline=not quick,
+        profile=not quick,
         soak_s=soak,
         talker=None if no_talker else talker,
         no_talker=no_talker,

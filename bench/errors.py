@@ -19,3 +19,7 @@ class UnfinishedRunError(CplabError):
 
 class ComparisonError(CplabError):
     """Two things cannot be compared: one is no cell, no run and no revision, or they are the same."""
+
+
+class HistoryError(CplabError):
+    """There are no runs to tell of, or none of what was asked for."""

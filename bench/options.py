@@ -71,6 +71,7 @@ class Options:
         soak_s: seconds of frames of the fastest cell after the rounds, or None.
         pair: two cells that the run is there to compare.
         roofline: measure the machine's roofline before the rounds, for the thread counts that are timed.
+        profile: profile the fastest cell after the rounds.
         talker: a talker's file or seeded name, "" for the model's own, None where the run asks for none.
         no_talker: the user wants none, which the report then says.
         left_out: lines on what is not measured for reasons that the caller knows.
@@ -96,6 +97,7 @@ class Options:
     soak_s: float | None = None
     pair: Pair | None = None
     roofline: bool = False
+    profile: bool = False
     talker: str | None = None
     no_talker: bool = False
     left_out: list[str] = field(default_factory=list)

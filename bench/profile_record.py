@@ -1,94 +1,12 @@
-"""Where a frame's time goes, digested: the types behind ``bench profile --json``, and how they are made of samples."""
+"""Where a frame's time goes: how a profile is made of a worker's samples."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
-from bench.records import CellRecord, ProfileSamples, Ratio
+from bench.records import PART_LABELS, CellRecord, PartTime, Profile, ProfileSamples
 from bench.stats import paired_ratio
-
-PROFILE_SCHEMA = "cplab.profile/1"
-
-#: The field's names for the parts, in the order in which they are shown.
-LABELS = {
-    "qkv": "q/k/v",
-    "attention": "attention",
-    "o": "o",
-    "gate_up": "gate/up",
-    "down": "down",
-    "head": "head",
-    "norm": "norms",
-    "quantise": "quantising",
-    "input": "input",
-    "choose": "choosing",
-    "wait": "waiting",
-}
-
-
-class PartTime(BaseModel):
-    """One part of a frame.
-
-    Attributes:
-        ms: milliseconds a frame, the mean over the team's members.
-        share: of the frame, 0..1.
-        bytes: weights that it streams in a frame, all members together.
-        gbps: those bytes in that time, GB/s; None where it streams none.
-        pass_ms: milliseconds in each pass.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    ms: float
-    share: float
-    bytes: int
-    gbps: float | None
-    pass_ms: list[float]
-
-
-class Profile(BaseModel):
-    """One cell's profile.
-
-    Times are means over the half of the traced frames that lies in the middle by its time, the same frames for every
-    part, so that parts add up and a frame that something else held up is not among them.
-
-    Attributes:
-        frames: pairs of frames that were run.
-        frame_ms: a traced frame, as its caller sees it.
-        untraced_ms: the median of the frames without the lap timer.
-        sum_share: what the parts sum to, as a share of the frame.
-        tracing: a traced frame's time over an untraced one's, the median of pairs with its 95 % interval over pairs.
-        parts: in the order of `LABELS`.
-        waiting_ms: of each member, milliseconds a frame.
-        counters: events by name, a frame; ``counters_reason`` says why the processor's own are missing.
-        samples: all of it, raw.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    schema_: str = Field(default=PROFILE_SCHEMA, alias="schema")
-    variant: str
-    format: str
-    threads: int
-    model: str
-    started_utc: str
-    frames: int
-    passes: int
-    frame_ms: float
-    untraced_ms: float
-    sum_share: float
-    tracing: Ratio
-    parts: list[PartTime]
-    waiting_ms: list[float]
-    counters: dict[str, float]
-    counters_reason: str
-    oversubscribed: bool
-    facts: dict[str, Any]
-    samples: ProfileSamples
 
 
 def digest(record: CellRecord, format_name: str) -> Profile:
@@ -139,10 +57,10 @@ def _pairs(times: list[int]) -> dict[int, list[float]]:
 
 
 def _parts(samples: ProfileSamples, pass_ms: NDArray[np.float64], frame_ms: float) -> list[PartTime]:
-    """``pass_ms [passes, parts]`` as parts in the order of LABELS, unknown ones behind."""
-    known = [name for name in LABELS if name in samples.parts]
+    """``pass_ms [passes, parts]`` as parts in the order of PART_LABELS, unknown ones behind."""
+    known = [name for name in PART_LABELS if name in samples.parts]
     found = []
-    for name in [*known, *(name for name in samples.parts if name not in LABELS)]:
+    for name in [*known, *(name for name in samples.parts if name not in PART_LABELS)]:
         index = samples.parts.index(name)
         ms, streamed = float(pass_ms[:, index].sum()), samples.part_bytes[index]
         found.append(

@@ -10,8 +10,8 @@ from rich.status import Status
 from bench import machine
 from bench.job import Job
 from bench.launch import Launcher
-from bench.profile_record import Profile, digest
-from bench.records import CellRecord
+from bench.profile_record import digest
+from bench.records import CellRecord, Profile
 from cplab.errors import CplabError
 from cplab.variant import Variant
 

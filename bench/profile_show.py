@@ -6,54 +6,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from bench.profile_record import LABELS, PartTime, Profile
-from bench.records import CellRecord
+from bench.records import CellRecord, Profile
 from cplab.commandline import console
-from reports.profile_page import ProfilePage, write_profile_html, write_profile_svg
-from reports.stacked import Layer
-from reports.wording import NOTHING, plural, significant
+from reports.profile_page import write_profile_html, write_profile_svg
+from reports.profile_words import label_of, page
 from reports.writing import replace_text
 
-COLUMNS = ("part", "ms a frame", "share", "MB a frame", "GB/s")
 #: Columns of the terminal that a table of passes takes: for its labels, and for a pass.
 _LABEL_WIDTH, _NUMBER_WIDTH = 11, 6
-
-
-def page(profile: Profile) -> ProfilePage:
-    """The profile put into words and rows."""
-    largest = max(profile.parts, key=lambda part: part.ms)
-    return ProfilePage(
-        title=f"Where a frame's time goes: {profile.variant} on {plural(profile.threads, 'thread')}",
-        subtitle=f"{profile.model} · {profile.started_utc} · python -m bench profile",
-        headline=f"{significant(profile.frame_ms)} ms a frame in {profile.passes} passes, "
-        f"{_share(largest.share)} of it {_label(largest)}.",
-        notes=notes(profile),
-        columns=list(COLUMNS),
-        rows=[*(_row(part) for part in profile.parts), _sum_row(profile)],
-        layers=[Layer(part.name, _label(part), part.pass_ms) for part in profile.parts],
-    )
-
-
-def notes(profile: Profile) -> list[str]:
-    """What stands below the table, a sentence each."""
-    cost = profile.tracing
-    found = [
-        f"The parts sum to {_share(profile.sum_share)} of the frame, {significant(profile.frame_ms)} ms as its "
-        f"caller sees it (the middle half of {plural(profile.frames, 'traced frame')}).",
-        f"Tracing costs {100 * (cost.ratio - 1):.2f} % [{100 * (cost.lo - 1):.2f}, {100 * (cost.hi - 1):.2f}], by "
-        f"{plural(profile.frames, 'pair')} of frames with and without it in turn; without it the median is "
-        f"{significant(profile.untraced_ms)} ms.",
-    ]
-    if profile.threads > 1:
-        by_member = ", ".join(significant(ms) for ms in profile.waiting_ms)
-        found.append(f"Waiting of each member: {by_member} ms a frame.")
-    if profile.counters:
-        found.append(f"perf stat, a frame: {_counters(profile.counters)}.")
-    if profile.counters_reason:
-        found.append(f"Counters of the processor: {profile.counters_reason}.")
-    if profile.oversubscribed:
-        found.append("More threads than CPUs.")
-    return found
 
 
 def print_profile(profile: Profile) -> None:
@@ -87,7 +47,7 @@ def _print_passes(profile: Profile) -> None:
             table.add_column(str(index + 1), justify="right", no_wrap=True, min_width=_NUMBER_WIDTH - 1)
         for part in profile.parts:
             if part.ms:
-                table.add_row(_label(part), *(_short(part.pass_ms[index]) for index in columns))
+                table.add_row(label_of(part), *(_short(part.pass_ms[index]) for index in columns))
         totals = [sum(part.pass_ms[index] for part in profile.parts) for index in columns]
         table.add_row("sum", *(_short(ms) for ms in totals), style="bold")
         console.print()
@@ -97,37 +57,6 @@ def _print_passes(profile: Profile) -> None:
 def _short(ms: float) -> str:
     """At most five characters for anything below ten seconds."""
     return f"{ms:.3f}" if ms < 9.9995 else f"{ms:.2f}" if ms < 99.995 else f"{ms:.0f}"
-
-
-def _row(part: PartTime) -> list[str]:
-    streamed = significant(part.bytes / 1e6) if part.bytes else NOTHING
-    return [_label(part), significant(part.ms), _share(part.share), streamed, significant(part.gbps)]
-
-
-def _sum_row(profile: Profile) -> list[str]:
-    ms, streamed = sum(part.ms for part in profile.parts), sum(part.bytes for part in profile.parts)
-    return [
-        "sum",
-        significant(ms),
-        _share(profile.sum_share),
-        significant(streamed / 1e6),
-        significant(streamed / ms / 1e6),
-    ]
-
-
-def _share(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def _label(part: PartTime) -> str:
-    return LABELS.get(part.name, part.name)
-
-
-def _counters(counts: dict[str, float]) -> str:
-    told = [f"{event} {significant(value)}{' ms' if event == 'task-clock' else ''}" for event, value in counts.items()]
-    if counts.get("cycles") and counts.get("instructions"):
-        told.append(f"{significant(counts['instructions'] / counts['cycles'])} instructions a cycle")
-    return ", ".join(told)
 
 
 def print_failure(record: CellRecord) -> None:

@@ -38,6 +38,10 @@ class SweepProgress:
         """The machine's roofline is being measured."""
         self._bar.update(self._task, description=f"roofline: {what}")
 
+    def profiling(self, cell: str) -> None:
+        """A cell tells where its time goes."""
+        self._bar.update(self._task, description=f"profile: {cell}", total=None, left="")
+
     def soaking(self, cell: str, seconds: float) -> None:
         """A cell runs frame after frame."""
         self._bar.update(self._task, description=f"soak: {cell}", total=None, left=f"{seconds:.0f} s")

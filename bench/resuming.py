@@ -67,6 +67,7 @@ def _options(plan: Plan, out: Path, timeout_s: float | None) -> Options:
         order=plan.order,
         aa=plan.aa,
         roofline=not plan.quick and plan.pair is None,
+        profile=not plan.quick and plan.pair is None,
         soak_s=plan.soak_s,
         talker=plan.talker,
         no_talker=plan.no_talker,

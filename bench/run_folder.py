@@ -20,7 +20,7 @@ from bench.errors import OutputError
 from bench.folder_names import claim, final_name, fresh_sibling, is_hidden, rename_to_free_name
 from bench.plan import PLAN_FILE, Plan
 from bench.pyperf_suite import write_suite
-from bench.records import MACHINE_SCHEMA, ROOFLINE_FILE, CellRecord, Roofline, Summary
+from bench.records import MACHINE_SCHEMA, PROFILE_FILE, ROOFLINE_FILE, CellRecord, Profile, Roofline, Summary
 from cplab.cachedir import replacing
 
 RUNS = Path("reports/runs")
@@ -143,6 +143,14 @@ class RunFolder:
             OutputError: it cannot be written.
         """
         self._replace(ROOFLINE_FILE, _json(roofline.model_dump(mode="json", by_alias=True), indent=1))
+
+    def write_profile(self, profile: Profile) -> None:
+        """Write ``profile.json``.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        self._replace(PROFILE_FILE, _json(profile.model_dump(mode="json", by_alias=True)))
 
     def write_summary(self, summary: Summary) -> None:
         """Write ``summary.json``.

@@ -20,6 +20,7 @@ from bench.budget import Budget
 from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
 from bench.options import Options
 from bench.plan_summary import summary_of
+from bench.profile_record import digest
 from bench.progress import SweepProgress
 from bench.records import CellRecord, Summary
 from bench.repeatability import twin_name
@@ -35,6 +36,8 @@ from cplab.cpus import allowed_cpus
 ROOF_READS = 2
 #: Frames and readings when a cell is measured again because it was faster than its roof.
 AGAIN_READS = 8
+#: Pairs of frames, with and without the lap timer, of the profile.
+PROFILE_FRAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class _Sweep:
                 self.roofline.measure((cell.threads for cell in chosen.passing()), progress.roofline)
                 self._rounds(chosen, progress)
                 self._again_where_above_the_roof(chosen, progress)
+                if self.options.profile:
+                    self._profile(progress)
                 if self.options.soak_s:
                     self._soak(chosen, progress)
         except BaseException:
@@ -207,16 +212,31 @@ class _Sweep:
             progress.measuring(f"above its roof, again: {cell}", position, len(suspects), 1)
             self._time(cell, chosen, AGAIN_READS, AGAIN_READS, number, position)
 
-    def _soak(self, chosen: Chosen, progress: SweepProgress) -> None:
-        """Frame after frame of the fastest cell, exact ones first."""
-        timed = [(not cell.exact, cell.cp_ms.p50, cell) for cell in self._summary().cells if cell.cp_ms is not None]
-        if not timed or any(record.phase == "soak" for record in self.records):
+    def _profile(self, progress: SweepProgress) -> None:
+        """Where the time of the fastest cell goes; a run that is gone on with may know already."""
+        cell = self._fastest()
+        if cell is None or self.folder is None or any(record.phase == "profile" for record in self.records):
             return
-        fastest = min(timed, key=lambda entry: entry[:2])[2]
-        cell = Cell(fastest.variant, fastest.threads)
+        progress.profiling(str(cell))
+        record = self._keep(self.workers.profile(cell, frames=PROFILE_FRAMES))
+        if record.profile is not None:
+            formats = {contender.name: contender.variant.format for contender in self.options.contenders}
+            self.folder.write_profile(digest(record, formats[cell.variant]))
+
+    def _soak(self, chosen: Chosen, progress: SweepProgress) -> None:
+        """Frame after frame of the fastest cell."""
+        cell = self._fastest()
+        if cell is None or any(record.phase == "soak" for record in self.records):
+            return
         progress.soaking(str(cell), self.options.soak_s or 0.0)
         lossy = bool(chosen.gated[cell].facts.get("lossy_weights"))
         self._keep(self.workers.soak(cell, seconds=self.options.soak_s or 0.0, lossy=lossy))
+
+    def _fastest(self) -> Cell | None:
+        """The fastest cell, exact ones first; None where none has a time."""
+        timed = [(not cell.exact, cell.cp_ms.p50, cell) for cell in self._summary().cells if cell.cp_ms is not None]
+        fastest = min(timed, key=lambda entry: entry[:2], default=None)
+        return Cell(fastest[2].variant, fastest[2].threads) if fastest else None
 
     def _keep(self, record: CellRecord) -> CellRecord:
         self.records.append(record)

@@ -78,7 +78,13 @@ class Workers:
         """Run a cell frame after frame for so many seconds."""
         return self._run("soak", cell, cell, seconds=seconds, lossy=lossy)
 
-    def _run(self, phase: Literal["gate", "timed", "soak"], cell: Cell, original: Cell, **fields: Any) -> CellRecord:
+    def profile(self, cell: Cell, *, frames: int) -> CellRecord:
+        """Tell where a cell's time goes, over so many pairs of frames."""
+        return self._run("profile", cell, cell, frames=frames, gate_frames=GATE_FRAMES)
+
+    def _run(
+        self, phase: Literal["gate", "timed", "soak", "profile"], cell: Cell, original: Cell, **fields: Any
+    ) -> CellRecord:
         contender = self._contenders[original.variant]
         prepared = self._prepared[contender.tree]
         job = Job(

@@ -116,8 +116,10 @@ class Naive:
         kind = self.formats[name]
         if name not in self._kept:
             self._kept[name] = rounded(self.model.f32(name), kind)
-        y: Array = rounded(X, ACTIVATIONS[kind]) @ self._kept[name].T
-        return y
+        W = self._kept[name]
+        # All tokens at once: numpy multiplies a stack of frames one by one, and reads the matrix for each.
+        y: Array = rounded(X, ACTIVATIONS[kind]).reshape(-1, W.shape[1]) @ W.T
+        return y.reshape(*X.shape[:-1], len(W))
 
     def _vector(self, name: str) -> Array:
         return self.model.f32(name)

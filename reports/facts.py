@@ -106,10 +106,22 @@ def reproduction(summary: Summary, sample_count: int) -> list[tuple[str, str]]:
         ("golden", run.golden),
         ("commit", f"{run.commit}{state}"),
         ("tool version", run.tool_version),
+        ("versions", _versions(summary.machine)),
         ("started (UTC)", run.started_utc),
         ("took", f"{significant(run.elapsed_s)} s{', interrupted' if run.interrupted else ''}"),
     ]
     return [(name, one_line(value) or NOTHING) for name, value in facts]
+
+
+_SOFTWARE = ("python", "numba", "llvmlite", "numpy", "scipy", "llama_cpp_python", "torch")
+
+
+def _versions(machine: dict[str, Any]) -> str:
+    """Interpreter and libraries that bear on times, as far as the record names them."""
+    software = machine.get("software")
+    if not isinstance(software, dict):
+        return ""
+    return ", ".join(f"{_words(name)} {_plain(software[name])}" for name in _SOFTWARE if software.get(name))
 
 
 def not_measured(summary: Summary) -> list[str]:

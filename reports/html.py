@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports.bars import budget_sentence, frame_time_chart, roof_chart
+from reports.ecdf import ecdf_charts
+from reports.intervals import interval_chart, noise_sentence
+from reports.order_chart import drift_sentence, in_turn, order_chart
 from reports.page import Page, read_page
+from reports.profile_page import chart_of
+from reports.profile_words import page as profile_page
+from reports.roofline_plot import roofline_plot
 from reports.small_charts import pass_charts, scaling_charts
+from reports.soak_chart import soak_chart, soak_sentence
+from reports.sorting import content_policy, script, sort_keys
+from reports.spread_table import disturbances, energy_sentence, spread_table
 from reports.step_bars import step_chart
 from reports.talker_and_cp import COLUMNS
+from reports.wording import keep_together
 from reports.writing import replace_text
 
 ANSWERS = {"yes": "real time", "no": "not real time", "close": "too close to call", "unknown": "real time not judged"}
@@ -37,19 +46,33 @@ def render_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["keep_together"] = keep_together
+    environment.filters["sort_keys"] = sort_keys
+    shown_script = script()
+    summary = page.summary
+    profile = profile_page(page.profile) if page.profile else None
     return environment.get_template("report.html.j2").render(
         page=page,
         answer=ANSWERS[page.verdict.real_time],
-        frame_chart=frame_time_chart(page.summary),
-        roof_chart=roof_chart(page.summary),
-        scaling=scaling_charts(page.summary),
-        passes=pass_charts(page.summary),
-        step_chart=step_chart(page.summary),
+        frame_chart=frame_time_chart(summary),
+        roof_chart=roof_chart(summary),
+        scaling=scaling_charts(summary),
+        passes=pass_charts(summary),
+        budget=budget_sentence(summary),
+        script=shown_script,
+        policy=content_policy(shown_script),
+        intervals=interval_chart(summary),
+        noise=noise_sentence(summary),
+        order=order_chart(page.records),
+        drift=drift_sentence(in_turn(page.records)),
+        distributions=ecdf_charts(summary, page.records),
+        soak=soak_chart(summary.soak),
+        soak_told=soak_sentence(summary.soak) if summary.soak else "",
+        spread=spread_table(summary),
+        disturbances=disturbances(summary),
+        energy=energy_sentence(summary),
+        profile=profile,
+        profile_chart=chart_of(profile) if profile else None,
+        roofline=roofline_plot(summary, page.roofline),
+        step_chart=step_chart(summary),
         step_columns=COLUMNS,
-        budget=budget_sentence(page.summary),
     )
-
-
-def keep_together(text: str) -> str:
-    """``text`` with no-break spaces between a figure and its unit, and inside an interval."""
-    return re.sub(r"(?<=\d) (?=ms|thread|%)|(?<=,) (?=[\d.]+\])", "\N{NO-BREAK SPACE}", text)

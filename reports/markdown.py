@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reports.page import Page, read_page
+from reports.profile_words import page as profile_page
 from reports.talker_and_cp import COLUMNS
 from reports.wording import NOTHING, clip, one_line
 from reports.writing import replace_text
 
 SIZE_LIMIT_BYTES = 1_000_000
-"""What GitHub shows of a Markdown file is bounded; a report stays below."""
+"""A CI job's summary on GitHub takes 1 MiB; a report stays below."""
 
 FACT_LIMIT, GROUP_LIMIT = 160, 40
 """Characters of a machine fact, and facts of a group, that the compact list shows."""
@@ -41,22 +42,24 @@ def render_markdown(page: Page) -> str:
         escape(page.roof),
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
-        _table(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        table_of(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        "## Where a frame's time goes",
+        *_profile_parts(page),
         "## Gate",
         _gate_table(page),
         "## Machine",
         "\n".join(_machine_lines(page)) or "No machine facts were recorded.",
         "## How to reproduce",
-        _code_block(page.summary.run.command),
-        _table(["", ""], page.reproduction),
+        code_block(page.summary.run.command),
+        table_of(["", ""], page.reproduction),
         "## Not measured",
         "\n".join(f"- {escape(text)}" for text in page.not_measured) or "Nothing was left out.",
         "## Reference",
-        _table(["", "talker ms a step", "CP ms a frame", "both", "RTF"], page.reference),
+        table_of(["", "talker ms a step", "CP ms a frame", "both", "RTF"], page.reference),
         "## How to read these figures",
         "\n".join(f"- {escape(text)}" for text in page.how_to_read),
     ]
-    return _bounded("\n\n".join(part for part in parts if part) + "\n")
+    return bounded("\n\n".join(part for part in parts if part) + "\n")
 
 
 def escape(text: str) -> str:
@@ -77,7 +80,7 @@ def _main_table(page: Page) -> str:
         notes = [note for note in (row.entries[-1], row.reason) if note and note != NOTHING]
         body.append([*row.entries[:-1], "; ".join(notes) or NOTHING])
     right = [not column.is_text for column in page.columns]
-    return _table(header, body, right)
+    return table_of(header, body, right)
 
 
 def _gate_table(page: Page) -> str:
@@ -85,7 +88,16 @@ def _gate_table(page: Page) -> str:
     for row in page.gates:
         failed = "; ".join(f"failed: {name}{f' ({detail})' if detail else ''}" for name, detail in row.failed)
         body.append([row.cell, row.status, row.checks, f"{row.detail}; {failed}" if failed else row.detail])
-    return _table(["cell", "gate", "checks held", "detail"], body) if body else "No gate was run."
+    return table_of(["cell", "gate", "checks held", "detail"], body) if body else "No gate was run."
+
+
+def _profile_parts(page: Page) -> list[str]:
+    if page.profile is None:
+        return [escape(page.without_profile)]
+    shown = profile_page(page.profile)
+    right = [False] + [True] * (len(shown.columns) - 1)
+    first = f"{page.profile.variant} × {page.profile.threads}: {shown.headline}"
+    return [escape(first), table_of(shown.columns, shown.rows, right), "\n".join(f"- {escape(t)}" for t in shown.notes)]
 
 
 def _machine_lines(page: Page) -> Iterable[str]:
@@ -100,19 +112,22 @@ def _machine_lines(page: Page) -> Iterable[str]:
         )
 
 
-def _table(header: list[str], body: Iterable[Iterable[str]], right: list[bool] | None = None) -> str:
+def table_of(header: list[str], body: Iterable[Iterable[str]], right: list[bool] | None = None) -> str:
+    """A table of escaped entries; ``right`` says which columns are set to the right."""
     rule = ["---:" if is_right else "---" for is_right in right or [False] * len(header)]
     lines = [[escape(name) for name in header], rule, *([escape(entry) for entry in row] for row in body)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _code_block(command: str) -> str:
+def code_block(command: str) -> str:
+    """A shell command, whatever it holds, between fences."""
     longest = max((len(run) for run in re.findall(r"`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}sh\n{clip(command)}\n{fence}"
 
 
-def _bounded(text: str) -> str:
+def bounded(text: str) -> str:
+    """``text``, cut at a line's end where it is larger than a CI job's summary may be."""
     raw = text.encode()
     if len(raw) <= SIZE_LIMIT_BYTES:
         return text

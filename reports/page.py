@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.records import CellRecord, Summary, read_records, read_summary
+from bench.records import (
+    PROFILE_FILE,
+    ROOFLINE_FILE,
+    CellRecord,
+    Profile,
+    Roofline,
+    Summary,
+    read_profile,
+    read_records,
+    read_roofline,
+    read_summary,
+)
 from reports import facts
 from reports.gates import GateRow, gate_rows
+from reports.profile_words import without_profile
 from reports.tables import Column, Row, columns, gate_outcomes, rows
 from reports.talker_and_cp import steps, talker_sentences
 from reports.verdict import Verdict, judge
@@ -42,6 +54,10 @@ class Page:
     steps: list[tuple[str, ...]]
     talker: list[str]
     roof: str
+    records: list[CellRecord] = field(default_factory=list)
+    roofline: Roofline | None = None
+    profile: Profile | None = None
+    without_profile: str = ""
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -49,12 +65,19 @@ def read_page(run_dir: Path) -> Page:
     """Read a run folder.
 
     Raises:
-        bench.records.UnreadableRecordError: ``summary.json`` or ``records.jsonl`` is missing or cannot be read.
+        bench.records.UnreadableRecordError: ``summary.json`` or ``records.jsonl`` is missing, or a file cannot be read.
     """
-    return make_page(read_summary(run_dir / "summary.json"), read_records(run_dir / "records.jsonl"))
+    return make_page(
+        read_summary(run_dir / "summary.json"),
+        read_records(run_dir / "records.jsonl"),
+        read_roofline(run_dir / ROOFLINE_FILE),
+        read_profile(run_dir / PROFILE_FILE),
+    )
 
 
-def make_page(summary: Summary, records: list[CellRecord]) -> Page:
+def make_page(
+    summary: Summary, records: list[CellRecord], roofline: Roofline | None = None, profile: Profile | None = None
+) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
     subtitle = [
@@ -80,4 +103,8 @@ def make_page(summary: Summary, records: list[CellRecord]) -> Page:
         steps=[step.row for step in steps(summary)],
         talker=talker_sentences(summary),
         roof=facts.roof_sentence(summary),
+        records=records,
+        roofline=roofline,
+        profile=profile,
+        without_profile=without_profile(summary, records),
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from reports.bar_drawing import Chart
-from reports.html import keep_together
 from reports.stacked import Layer, stacked_chart, standalone
+from reports.wording import keep_together
 from reports.writing import replace_text
 
 
@@ -48,7 +48,7 @@ def write_profile_svg(page: ProfilePage, out: Path) -> None:
         OSError: ``out`` cannot be written.
         ValueError: no part has a time.
     """
-    chart = _chart(page)
+    chart = chart_of(page)
     if chart is None:
         raise ValueError("a profile without times cannot be drawn")
     replace_text(out, standalone(chart.wide))
@@ -64,8 +64,9 @@ def render_profile(page: ProfilePage) -> str:
         lstrip_blocks=True,
     )
     environment.filters["keep_together"] = keep_together
-    return environment.get_template("profile.html.j2").render(page=page, chart=_chart(page))
+    return environment.get_template("profile.html.j2").render(page=page, chart=chart_of(page))
 
 
-def _chart(page: ProfilePage) -> Chart | None:
+def chart_of(page: ProfilePage) -> Chart | None:
+    """Milliseconds by pass, stacked by part; None where no part has a time."""
     return stacked_chart("parts", page.layers, "ms", f"{page.title}: milliseconds of each part in each pass")

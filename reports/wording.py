@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from bench.records import Interval, Ratio
 
@@ -71,3 +72,8 @@ def clip(text: str, limit: int = TEXT_LIMIT) -> str:
 def one_line(text: str, limit: int = TEXT_LIMIT) -> str:
     """``text`` with every run of white space as one space, clipped."""
     return clip(" ".join(text.split()), limit)
+
+
+def keep_together(text: str) -> str:
+    """``text`` with no-break spaces between a figure and its unit, and inside an interval."""
+    return re.sub(r"(?<=\d) (?=ms|thread|%)|(?<=,) (?=[\d.]+\])", "\N{NO-BREAK SPACE}", text)

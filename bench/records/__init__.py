@@ -18,6 +18,7 @@ from bench.records.measured import (
     Status,
     Tier,
 )
+from bench.records.profiled import PART_LABELS, PROFILE_FILE, PROFILE_SCHEMA, PartTime, Profile, read_profile
 from bench.records.reading import UnreadableRecordError, read_records, read_summary
 from bench.records.roofline import (
     ROOFLINE_FILE,
@@ -53,6 +54,9 @@ MACHINE_SCHEMA = "cplab.machine/1"
 
 __all__ = [
     "MACHINE_SCHEMA",
+    "PART_LABELS",
+    "PROFILE_FILE",
+    "PROFILE_SCHEMA",
     "RECORD_SCHEMA",
     "ROOFLINE_FILE",
     "ROOFLINE_SCHEMA",
@@ -66,7 +70,9 @@ __all__ = [
     "GateOutcome",
     "Interval",
     "ModelFacts",
+    "PartTime",
     "PeakPoint",
+    "Profile",
     "ProfileSamples",
     "Ratio",
     "Reference",
@@ -86,6 +92,7 @@ __all__ = [
     "Verdict",
     "WithoutTalker",
     "point_of",
+    "read_profile",
     "read_records",
     "read_roofline",
     "read_summary",

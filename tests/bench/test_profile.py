@@ -15,11 +15,13 @@ from made_up_profiles import record, samples
 from pydantic import ValidationError
 
 from bench import profile_show
-from bench.profile_record import LABELS, PROFILE_SCHEMA, Profile, digest, middle_half
+from bench.profile_record import digest, middle_half
 from bench.profiling import profile_frames
-from bench.records import GateOutcome
+from bench.records import PART_LABELS, PROFILE_SCHEMA, GateOutcome, Profile
 from cplab.golden import find_golden
 from cplab.laps import PARTS, Laps
+from reports.profile_words import notes
+from reports.profile_words import page as page_of
 
 ODD = Path(__file__).parent / "odd_variants.py"
 
@@ -28,7 +30,7 @@ ODD = Path(__file__).parent / "odd_variants.py"
 
 
 def test_every_part_has_a_name_in_the_fields_words():
-    assert set(LABELS) == set(PARTS)
+    assert set(PART_LABELS) == set(PARTS)
 
 
 def test_parts_are_means_over_members_with_bytes_and_bandwidth():
@@ -37,7 +39,7 @@ def test_parts_are_means_over_members_with_bytes_and_bandwidth():
     assert profile.untraced_ms == pytest.approx(20)
     assert profile.passes == 2
     by_name = {part.name: part for part in profile.parts}
-    assert list(by_name) == list(LABELS)
+    assert list(by_name) == list(PART_LABELS)
     gate_up = by_name["gate_up"]  # 3 ms a pass on one member, 1.5 ms on the other
     assert gate_up.ms == pytest.approx(4.5)
     assert gate_up.pass_ms == pytest.approx([2.25, 2.25])
@@ -91,7 +93,7 @@ def test_json_round_trip():
 
 def test_notes_say_sum_cost_waiting_and_counters():
     counters = {"cycles": 2e8, "instructions": 3e8, "task-clock": 40.0}
-    told = profile_show.notes(digest(record(samples(counters=counters)), "bf16"))
+    told = notes(digest(record(samples(counters=counters)), "bf16"))
     assert told[0].startswith("The parts sum to 95.2 % of the frame, 21.0 ms")
     assert told[1].startswith("Tracing costs 5.00 % [5.00, 5.00]")
     assert told[2] == "Waiting of each member: 0, 10.0 ms a frame."
@@ -100,14 +102,14 @@ def test_notes_say_sum_cost_waiting_and_counters():
 
 
 def test_notes_say_why_there_are_no_counters():
-    told = profile_show.notes(digest(record(samples(counters_reason="perf is not installed")), "bf16"))
+    told = notes(digest(record(samples(counters_reason="perf is not installed")), "bf16"))
     assert told[-1] == "Counters of the processor: perf is not installed."
 
 
 def test_the_last_row_is_the_sum():
-    page = profile_show.page(digest(record(), "bf16"))
+    page = page_of(digest(record(), "bf16"))
     assert page.rows[-1] == ["sum", "20.0", "95.2 %", "270", "13.5"]
-    assert [row[0] for row in page.rows[:-1]] == list(LABELS.values())
+    assert [row[0] for row in page.rows[:-1]] == list(PART_LABELS.values())
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -200,7 +202,7 @@ def test_a_profile_from_end_to_end(tmp_path, variant, threads):
     for name, part in by_name.items():
         assert part.ms > 0 or name == "quantise"
         assert (part.gbps is not None) == (name in ("qkv", "o", "gate_up", "down", "head"))
-        assert f"\n{LABELS[name]} " in result.stdout
+        assert f"\n{PART_LABELS[name]} " in result.stdout
     assert "Tracing costs" in result.stdout
     assert ElementTree.parse(tmp_path / "p.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert f"{variant} on " in (tmp_path / "p.html").read_text()

@@ -76,7 +76,7 @@ def test_a_dying_variant_costs_its_own_cell_only(odd_sweep):
 def test_what_a_sweep_writes_can_be_read(odd_sweep):
     _, folder = odd_sweep
     names = {"plan.json", "machine.json", "records.jsonl", "summary.json", "roofline.json", "pyperf.json"}
-    names |= {"report.html", "report.md"}
+    names |= {"profile.json", "report.html", "report.md"}
     assert {path.name for path in folder.iterdir()} == names
     records = read_records(folder / "records.jsonl")
     timed = [record for record in records if record.phase == "timed"]

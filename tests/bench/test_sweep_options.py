@@ -49,7 +49,8 @@ def test_a_killed_sweep_is_gone_on_with_where_it_was(tmp_path):
     keys = [(r.phase, r.variant, r.round) for r in records]
     assert len(keys) == len(set(keys))
     cells = [key for key in keys if not key[0].startswith("talker")]
-    assert len(cells) == 2 + 2 * 4  # each cell was gated once, and once in each round
+    assert len(cells) == 2 + 2 * 4 + 1  # each cell was gated once, and once in each round; the fastest was profiled
+    assert sum(key[0] == "profile" for key in keys) == 1
     assert sum(key[0] == "talker_trial" for key in keys) == 1
     assert sum(key[0] == "talker" for key in keys) in (0, 4)  # none where the extra is missing
     summary = read_summary(folder / "summary.json")

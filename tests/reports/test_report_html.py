@@ -1,5 +1,7 @@
 """The HTML report as a document: complete, self-contained, safe. All figures are made up (made_up_runs.py)."""
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -121,7 +123,15 @@ def test_nothing_is_loaded_from_anywhere():
     text = render(realistic())
     without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r"https?://", without_namespaces)
-    assert not re.search(r"<(script|link|img|iframe|object)\b|@import|@font-face", text)
+    assert not re.search(r"<(link|img|iframe|object)\b|@import|@font-face", text)
+
+
+def test_the_only_script_is_the_one_whose_digest_the_page_lets_run():
+    text = render(realistic())
+    (shown,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(shown.encode()).digest()).decode()
+    policy = next(values["content"] for tag, values in Document(text).tags if "http-equiv" in values)
+    assert policy.split("; ") == ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
 
 
 def test_charts_are_described_and_follow_the_theme():
@@ -192,7 +202,7 @@ def test_hostile_text_is_escaped_everywhere():
         talker=Talker(backend=HOSTILE, prefill_ms=1.0, step_ms=interval(5)),
     )
     text = render(run)
-    assert "<script" not in text.lower()
+    assert text.lower().count("<script") == 1, "the page's own"
     assert "&lt;script&gt;" in text
     Document(text)
 
