@@ -1,4 +1,4 @@
-"""``python -m cplab``: golden files, validation, what is in a model file, and checkpoints as GGUF files."""
+"""``python -m cplab``: golden files, validation, what is in a model file, checkpoints as GGUF files, and sound."""
 
 from __future__ import annotations
 
@@ -241,6 +241,32 @@ def orchestrate(
     if out is not None:
         write_files(out, run, asked, against, pools)
     return GOOD if against is None or against.sums_are_right else GATE_FAILED
+
+
+@app.command()
+def wav(
+    codes: Annotated[Path, typer.Option(metavar="FILE.npy", help="Codes [N, 16], as orchestrate --out writes them.")],
+    decoder: Annotated[
+        Path, typer.Option(metavar="DIR", help="A 12 Hz speech tokenizer, or a checkpoint's folder with one in it.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the .wav goes, mono, 16 bits.")],
+) -> int:
+    """Turn codes into sound by the official decoder."""
+    from cplab.cachedir import require_writable
+    from cplab.speech import SpeechDecoder, load_codes, write_wav
+
+    require_writable(output)
+    found = load_codes(codes)
+    speech = SpeechDecoder(decoder)
+    audio = speech.decode(found)
+    write_wav(output, audio, speech.rate_hz)
+    console.print(
+        f"{output}: {len(audio) / speech.rate_hz:.2f} s at {speech.rate_hz} Hz, {len(found)} frames, "
+        f"largest sample {abs(audio).max():.3f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return GOOD
 
 
 def main() -> None:
