@@ -102,7 +102,6 @@ class SpeechDecoder:
                 f"frame {frame}: CB{book} is {codes[frame, book]}, which makes no sound; 0..{self.codebook_size - 1} do"
             )
         with torch.inference_mode():
-            # Strides as in the official class's own `decode`: of a single frame they choose another convolution.
             given = torch.from_numpy(codes.astype(np.int64))[None].transpose(1, 2)
             heard: Audio = self._module.chunked_decode(given)[0, 0].numpy()
         return heard
