@@ -158,6 +158,9 @@ def export(
     matrices: Annotated[
         str | None, typer.Option("--format", help="bf16, f16, f32, q8_0 or q4_0; default: as stored, bit for bit.")
     ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Formats by class of matrices, a line each; see the README.")
+    ] = None,
     talker: Annotated[Path | None, typer.Option(help="Write the talker too, as a qwen3 of llama.cpp.")] = None,
     kazeia: Annotated[Path | None, typer.Option(help="Folder for the Kazeia engine's three files, F16.")] = None,
 ) -> int:
@@ -166,8 +169,10 @@ def export(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from cplab.export import planned
+    from cplab.recipe import read_recipe
 
-    parts = planned(folder, output, matrices=matrices, talker=talker, kazeia=kazeia)
+    mixed = None if recipe is None else read_recipe(recipe)
+    parts = planned(folder, output, matrices=matrices, recipe=mixed, talker=talker, kazeia=kazeia)
     columns = (TextColumn("writing {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     for part in parts:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cplab.errors import BadInputError
 from cplab.formats import FORMATS, Format, format_named
 from cplab.model import Model, Tensor
+from cplab.recipe import Recipe
 from cplab.sources import gguf_writing as writing
 from cplab.sources.checkpoint import Checkpoint, code_predictor, open_checkpoint
 from cplab.sources.dialects import KAZEIA, OWN
@@ -145,6 +146,7 @@ def planned(
     output: Path | None,
     *,
     matrices: str | None = None,
+    recipe: Recipe | None = None,
     talker: Path | None = None,
     kazeia: Path | None = None,
 ) -> list[Part]:
@@ -154,6 +156,7 @@ def planned(
         folder: the checkpoint's.
         output: the code predictor's file.
         matrices: format of what is no vector, in ``output`` and ``talker``; None keeps each tensor's own.
+        recipe: formats by class of matrices, in ``output``; what it does not name is as ``matrices`` says.
         talker: the talker's file.
         kazeia: folder of the three files of the Kazeia engine's layout.
 
@@ -166,8 +169,10 @@ def planned(
         raise BadInputError("nothing to write: give -o FILE, --talker FILE or --kazeia DIR")
     if matrices is not None:
         format_named(matrices)
+    if recipe is not None and output is None:
+        raise BadInputError("--recipe is of the code predictor's file, which is not asked for: give -o FILE")
     checkpoint = open_checkpoint(folder)
-    parts = [code_predictor_part(checkpoint, output, matrices)] if output is not None else []
+    parts = [code_predictor_part(checkpoint, output, matrices, recipe)] if output is not None else []
     if talker is not None:
         parts.append(talker_part(checkpoint, talker, matrices))
     if kazeia is not None:
@@ -180,21 +185,25 @@ def planned(
     return parts
 
 
-def code_predictor_part(checkpoint: Checkpoint, path: Path, matrices: str | None = None) -> Part:
+def code_predictor_part(
+    checkpoint: Checkpoint, path: Path, matrices: str | None = None, recipe: Recipe | None = None
+) -> Part:
     """The code predictor as a file of the lab's own dialect.
 
     Args:
         checkpoint: where it comes from.
         path: where the file goes.
         matrices: format of what is no vector; None keeps each tensor's own.
+        recipe: formats by class of matrices; what it does not name is as ``matrices`` says.
 
     Raises:
+        BadInputError: the recipe names what the model does not have.
         UnreadableModelError: the checkpoint does not hold a whole code predictor.
     """
-    return model_part(code_predictor(checkpoint), path, _named(checkpoint), matrices)
+    return model_part(code_predictor(checkpoint), path, _named(checkpoint), matrices, recipe)
 
 
-def model_part(model: Model, path: Path, name: str, matrices: str | None = None) -> Part:
+def model_part(model: Model, path: Path, name: str, matrices: str | None = None, recipe: Recipe | None = None) -> Part:
     """Any model as a file of the lab's own dialect.
 
     Args:
@@ -202,13 +211,17 @@ def model_part(model: Model, path: Path, name: str, matrices: str | None = None)
         path: where the file goes.
         name: ``general.name``.
         matrices: format of what is no vector; None keeps each tensor's own.
+        recipe: formats by class of matrices; what it does not name is as ``matrices`` says.
 
     Raises:
+        BadInputError: the recipe names what the model does not have.
         UnpackableError: rows of a matrix that are not made of the format's blocks.
     """
+    if recipe is not None:
+        recipe.require(model.spec)
     marks = {SYNTHETIC_KEY: True} if model.synthetic else {}
     keys: dict[str, str | bool | int | float] = {"general.name": name, **writing.spec_keys(model.spec), **marks}
-    return _part(path, writing.ARCHITECTURE, keys, model.tensors.values(), writing.gguf_name, matrices)
+    return _part(path, writing.ARCHITECTURE, keys, model.tensors.values(), writing.gguf_name, matrices, recipe)
 
 
 def talker_part(checkpoint: Checkpoint, path: Path, matrices: str | None = None) -> Part:
@@ -289,12 +302,14 @@ def _part(
     tensors: Iterable[Tensor],
     stored_name: Callable[[str], str],
     matrices: str | None,
+    recipe: Recipe | None = None,
 ) -> Part:
     kept = list(tensors)
     asked = None if matrices is None else format_named(matrices)
+    wanted = [(t, (recipe and recipe.of(t.name)) or asked or t.format) for t in kept]
     declared = [
-        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.name, t.shape, asked or t.format, t.format))
-        for t in kept
+        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.name, t.shape, kind, t.format))
+        for t, kind in wanted
     ]
     return Part(path, architecture, keys, kept, declared)
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from cplab.errors import BadInputError
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
@@ -25,6 +26,8 @@ from cplab.variant import WeightStream
 _ALIGN = 64
 _HUGE = 2 << 20
 _Bytes = NDArray[np.uint8]
+#: Units of what is streamed as one matrix, its columns, its format.
+_Part = tuple[list[_Bytes], int, Format]
 #: Which part of a frame streams each matrix of a layer.
 _PART_OF_MATRIX = {
     p.QKV_MATRIX: tracing.QKV,
@@ -39,29 +42,37 @@ class StreamedWeights:
 
     Args:
         model: the weights.
-        kind: the format that matrices are streamed in; embeddings stay as stored.
+        kind: the format that matrices are streamed in; None for each in its own. Embeddings stay as stored.
+
+    Attributes:
+        kinds: every format that a matrix is streamed in.
+
+    Raises:
+        BadInputError: matrices that are streamed as one are stored in different formats.
     """
 
-    def __init__(self, model: Model, kind: Format) -> None:
+    def __init__(self, model: Model, kind: Format | None) -> None:
         spec = model.spec
         with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
             parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
-        self._memory, start = huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, _ in parts))
+        self._memory, start = huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, *_ in parts))
         at = 0
         streams = []
-        for arrays, columns in parts:
+        for arrays, columns, streamed_as in parts:
             first = at
             for raw in (array.reshape(-1) for array in arrays):
                 self._memory[at : at + raw.size] = raw
                 at += raw.size
-            bytes_of = row_bytes(kind, columns)
+            bytes_of = row_bytes(streamed_as, columns)
             streams.append(WeightStream(start + first, (at - first) // max(1, bytes_of), bytes_of))
             at = _round_up(at)
         count = spec.layers * p.MATRICES_PER_LAYER
         self.layer_streams = streams[:count]
         self.projection_stream = streams[count : count + 1] if spec.projected else []
         self.head_streams = streams[count + 1 :]
-        self.matrices = np.array([(s.address, kind.code, s.row_bytes) for s in streams], np.int64)
+        self.kinds = list({found.name: found for arrays, _, found in parts if arrays}.values())
+        of_parts = zip(streams, parts, strict=True)
+        self.matrices = np.array([(s.address, found.code, s.row_bytes) for s, (_, _, found) in of_parts], np.int64)
         self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
@@ -87,26 +98,24 @@ def norms(model: Model) -> NDArray[np.float32]:
     return np.concatenate([*parts, model.f32("model.norm.weight")])
 
 
-def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], tuple[list[_Bytes], int]]]:
-    """What packs each matrix of `plan.MATRICES`: arrays of units and the columns; none where a model has no such."""
+def _matrices_in_order(model: Model, kind: Format | None) -> Iterator[Callable[[], _Part]]:
+    """What packs each matrix of `plan.MATRICES`: no arrays where a model has no such."""
 
-    def packed(name: str) -> tuple[_Bytes, int]:
-        tensor = model.tensors[f"{name}.weight"]
-        return streamed(kind, tensor.packed(kind)), tensor.shape[1]
+    def packed(names: tuple[str, ...]) -> _Part:
+        tensors = [model.tensors[f"{name}.weight"] for name in names]
+        streamed_as = kind or _common(model, tensors)
+        columns = tensors[0].shape[1] if tensors else 0
+        return [streamed(streamed_as, tensor.packed(streamed_as)) for tensor in tensors], columns, streamed_as
 
-    def together(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
-        def pack() -> tuple[list[_Bytes], int]:
-            found = [packed(name) for name in names]
-            return [units for units, _ in found], found[0][1] if found else 0
+    def together(*names: str) -> Callable[[], _Part]:
+        return lambda: packed(names)
 
-        return pack
-
-    def interleaved(*names: str) -> Callable[[], tuple[list[_Bytes], int]]:
+    def interleaved(*names: str) -> Callable[[], _Part]:
         """Units of 16 rows, in turn from each."""
 
-        def pack() -> tuple[list[_Bytes], int]:
-            found = [packed(name) for name in names]
-            return [np.stack([units for units, _ in found], 1)], found[0][1]
+        def pack() -> _Part:
+            arrays, columns, streamed_as = packed(names)
+            return [np.stack(arrays, 1)], columns, streamed_as
 
         return pack
 
@@ -119,6 +128,15 @@ def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], tupl
     yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
     for g in range(model.spec.passes):
         yield together(f"lm_head.{g}")
+
+
+def _common(model: Model, tensors: list[Tensor]) -> Format:
+    """The format that tensors of one matrix are stored in; of no tensor, any."""
+    found = {tensor.format.name: tensor.format for tensor in tensors}
+    if len(found) > 1:
+        told = ", ".join(f"{tensor.name} {tensor.format.name}" for tensor in tensors)
+        raise BadInputError(f"{model.name}: {told}: what is streamed as one matrix must be stored in one format")
+    return next(iter(found.values()), FORMATS["f32"])
 
 
 def _readable(tensor: Tensor) -> Tensor:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cplab.jit import jit
-from cplab.kernels import blocks, tracing
+from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
-from cplab.kernels.layout import ACTIVATION, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import ACTIVATION, layer_norms, offset_of, private, tokens_of, trouble
 from cplab.kernels.quantising import quantise
 
 
@@ -26,12 +26,13 @@ def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
             for i in range(count):
                 _attend_head(plan, layer, b, kv_head, head, first + i, b * count + i, B * count, m)
     tracing.lap(plan, g, m, tracing.ATTENTION)
-    if plan[p.OFFSET]:
-        _quantise_attended(plan, g, m, team)
+    offset = offset_of(layout.matrix(plan, layer, p.OUT_MATRIX))
+    if offset:
+        _quantise_attended(plan, g, m, team, offset)
 
 
 @jit()
-def _quantise_attended(plan: Any, g: int, m: int, team: int) -> None:
+def _quantise_attended(plan: Any, g: int, m: int, team: int, offset: int) -> None:
     """What this member's heads attended to, as quantised activations of o_proj."""
     _, count = tokens_of(plan, g)
     B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
@@ -41,7 +42,7 @@ def _quantise_attended(plan: Any, g: int, m: int, team: int) -> None:
         b, low = item // kv_heads, item % kv_heads * group
         for t in range(b * count, (b + 1) * count):
             panel = plan[p.ATTENDED_QUANTS]
-            if not quantise(plan[p.ATTENDED], B * count, t, low, low + group, panel, plan[p.OFFSET]):
+            if not quantise(plan[p.ATTENDED], B * count, t, low, low + group, panel, offset):
                 trouble(plan, g, b, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
 

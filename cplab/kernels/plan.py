@@ -26,7 +26,6 @@ from __future__ import annotations
     CLOCK,  # POSIX clock id for pass times
     BATCH,  # B, frames of this call
     IS_FORCED,  # 1: codes fed back come from FORCED
-    OFFSET,  # float32 activations: 0; quantised ones: what stands on top of a weight that is kept unsigned
     # The model.
     MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
     NORMS,  # per layer: input [hidden], q [head_dim], k [head_dim], post-attention [hidden]; then final [hidden]
@@ -63,7 +62,7 @@ from __future__ import annotations
     UNIT_CODE,  # units.unit
     STAGE_CODE,  # stages.run_stage
     SIZE,
-) = range(48)
+) = range(47)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

@@ -19,7 +19,7 @@ from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
 from cplab.kernels.attention import attend_stage
-from cplab.kernels.layout import ACTIVATION, LOGIT, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import ACTIVATION, LOGIT, layer_norms, offset_of, private, tokens_of, trouble
 from cplab.kernels.memory import read_i32, read_i64, write_i32
 from cplab.kernels.quantising import quantise
 
@@ -28,16 +28,17 @@ INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH = range(8)
 
 
 @jit()
-def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
-    """The panel ``x`` of n columns as records in private space; ``x`` itself where the arithmetic is float32.
+def _quantised(plan: Any, matrix: int, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
+    """The panel ``x`` of n columns as a matrix takes it: as records in private space, or ``x`` itself in float32.
 
     ``count`` tokens belong to each frame.
     """
-    if plan[p.OFFSET] == 0:
+    offset = offset_of(matrix)
+    if offset == 0:
         return x
     panel = private(plan, m) + plan[p.QUANTS_AT]
     for t in range(T):
-        if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
+        if not quantise(x, T, t, 0, n // 32, panel, offset):
             trouble(plan, g, t // count, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
     return panel
@@ -110,9 +111,9 @@ def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
 def _project(plan: Any, g: int, m: int, low: int, high: int, new_first: int, new_count: int) -> None:
     """``small_to_mtp_projection`` of the raw panel in private space: rows low * 16 .. high * 16 - 1, then the bias."""
     T = plan[p.BATCH] * new_count
-    matrix = plan[p.MATRICES] + 24 * p.MATRICES_PER_LAYER * plan[p.LAYERS]
+    matrix = layout.projection(plan)
     n = plan[p.TALKER_HIDDEN]
-    x = _quantised(plan, private(plan, m), T, new_count, n, g, m)
+    x = _quantised(plan, matrix, private(plan, m), T, new_count, n, g, m)
     y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(low, high):
         _rows(plan, matrix, u, n, x, T, y, 64)
@@ -133,21 +134,21 @@ def _rows(plan: Any, matrix: int, u: int, n: int, x: int, T: int, y: int, y_toke
 
 
 @jit()
-def _normed(plan: Any, weight: int, g: int, T: int, m: int) -> int:
-    """RMSNorm of every token of the residual panel, in private space and ready to be multiplied; its address."""
+def _normed(plan: Any, matrix: int, weight: int, g: int, T: int, m: int) -> int:
+    """RMSNorm of every token of the residual panel, in private space, as a matrix takes it; its address."""
     eps = blocks.read_f32(plan[p.NUMBERS])
     x = private(plan, m)
     for t in range(T):
         blocks.rms_norm(plan[p.RESIDUAL] + t * 64, T * 64, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
     tracing.lap(plan, g, m, tracing.NORM)
-    return _quantised(plan, x, T, tokens_of(plan, g)[1], plan[p.HIDDEN], g, m)
+    return _quantised(plan, matrix, x, T, tokens_of(plan, g)[1], plan[p.HIDDEN], g, m)
 
 
 @jit()
 def qkv_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """q, k and v rows of all tokens, as one matrix."""
-    x = _normed(plan, layer_norms(plan, layer), g, T, m)
     matrix = layout.matrix(plan, layer, p.QKV_MATRIX)
+    x = _normed(plan, matrix, layer_norms(plan, layer), g, T, m)
     units = (plan[p.HEADS] + 2 * plan[p.KV_HEADS]) * plan[p.HEAD_DIM] // 16
     for u in range(units * m // team, units * (m + 1) // team):
         _rows(plan, matrix, u, plan[p.HIDDEN], x, T, plan[p.QKV] + u * T * 64, 64)
@@ -167,19 +168,21 @@ def _add_rows(plan: Any, matrix: int, n: int, x: int, T: int, m: int, team: int)
 @jit()
 def out_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """o_proj and the first residual."""
-    x = plan[p.ATTENDED_QUANTS] if plan[p.OFFSET] else plan[p.ATTENDED]
-    _add_rows(plan, layout.matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
+    matrix = layout.matrix(plan, layer, p.OUT_MATRIX)
+    x = plan[p.ATTENDED_QUANTS] if offset_of(matrix) else plan[p.ATTENDED]
+    _add_rows(plan, matrix, plan[p.HEADS] * plan[p.HEAD_DIM], x, T, m, team)
     tracing.lap(plan, g, m, tracing.OUT)
 
 
 @jit()
 def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """Gate and up rows side by side, and silu(gate) * up, quantised for down_proj by whoever has made it."""
-    x = _normed(plan, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
     matrix = layout.matrix(plan, layer, p.GATE_UP_MATRIX)
+    x = _normed(plan, matrix, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, T, m)
     gate = private(plan, m) + plan[p.SCRATCH_AT]
     up = gate + 64 * T
-    grain = 2 if plan[p.OFFSET] else 1  # a member makes whole blocks of 32
+    offset = offset_of(layout.matrix(plan, layer, p.DOWN_MATRIX))
+    grain = 2 if offset else 1  # a member makes whole blocks of 32
     count = plan[p.INTERMEDIATE] // (16 * grain)
     low, high = count * m // team, count * (m + 1) // team
     for u in range(low * grain, high * grain):
@@ -187,9 +190,9 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
         _rows(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
     tracing.lap(plan, g, m, tracing.GATE_UP)
-    if plan[p.OFFSET]:
+    if offset:
         for t in range(T):
-            if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
+            if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], offset):
                 trouble(plan, g, t // tokens_of(plan, g)[1], ACTIVATION)
         tracing.lap(plan, g, m, tracing.QUANTISE)
 
@@ -197,8 +200,9 @@ def gate_up_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> N
 @jit()
 def down_stage(plan: Any, layer: int, g: int, T: int, m: int, team: int) -> None:
     """down_proj and the second residual."""
-    x = plan[p.GATED_QUANTS] if plan[p.OFFSET] else plan[p.GATED]
-    _add_rows(plan, layout.matrix(plan, layer, p.DOWN_MATRIX), plan[p.INTERMEDIATE], x, T, m, team)
+    matrix = layout.matrix(plan, layer, p.DOWN_MATRIX)
+    x = plan[p.GATED_QUANTS] if offset_of(matrix) else plan[p.GATED]
+    _add_rows(plan, matrix, plan[p.INTERMEDIATE], x, T, m, team)
     tracing.lap(plan, g, m, tracing.DOWN)
 
 
@@ -214,8 +218,8 @@ def head_stage(plan: Any, g: int, m: int, team: int) -> None:
         last = plan[p.RESIDUAL] + (b * count + count - 1) * 64
         blocks.rms_norm(last, T * 64, weight, x + b * 64, B * 64, plan[p.HIDDEN] // 16, eps)
     tracing.lap(plan, g, m, tracing.NORM)
-    x = _quantised(plan, x, B, 1, plan[p.HIDDEN], g, m)
-    matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + g)
+    matrix = layout.head(plan, g)
+    x = _quantised(plan, matrix, x, B, 1, plan[p.HIDDEN], g, m)
     frame_bytes = 4 * plan[p.PASSES] * vocab
     units = vocab // 16
     for u in range(units * m // team, units * (m + 1) // team):
