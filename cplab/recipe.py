@@ -1,4 +1,6 @@
-"""A recipe: which format each class of matrices is to have, as a small text ::
+"""A recipe: which format each class of matrices is to have, as a small text.
+
+For example ::
 
     # what      format
     all         q8_0
@@ -6,8 +8,8 @@
     gate_up.4   q8_0      # of layer 4
     heads.0     bf16      # of CB1
 
-A class is what a pass streams as one matrix: ``qkv``, ``o``, ``gate_up`` and ``down`` of a layer, ``heads``, and, where a
-model has it, ``projection``. ``CLASS.N`` is one of them (layers and heads count from 0), ``all`` is everything. The
+A class is what a pass streams as one matrix: ``qkv``, ``o``, ``gate_up`` and ``down`` of a layer, ``heads``, and, where
+a model has it, ``projection``. ``CLASS.N`` is one of them (layers and heads count from 0), ``all`` is everything. The
 narrower line wins, wherever it stands. What no line names stays as it is, and so do norms, biases and embeddings.
 """
 
