@@ -42,7 +42,7 @@ def oracle_for(model: Model, arithmetic: str = "f32") -> Oracle:
 
 
 def in_arithmetic(model: Model, arithmetic: str) -> Model:
-    """A model as an arithmetic wants it: for ``f32`` and ``stored`` as it is, else with matrices in the format named so.
+    """A model as an arithmetic wants it: as it is for ``f32`` and ``stored``, else with its matrices in that format.
 
     Raises:
         BadInputError: no such arithmetic.
