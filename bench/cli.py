@@ -1,4 +1,4 @@
-"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | roofline | report | doctor``."""
+"""The command line: ``python -m bench list | gate | run | profile | sweep | compare | quality | report | ...``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
+from bench.cli_quality import quality, quality_report
 from cplab.cachedir import require_writable
 from cplab.commandline import (
     GATE_FAILED,
@@ -30,6 +31,8 @@ app = typer.Typer(
 app.command("run")(run_one)
 app.command()(sweep)
 app.command()(compare)
+app.command()(quality)
+app.command("quality-report")(quality_report)
 
 
 @app.command("list")

@@ -58,7 +58,7 @@ class Launcher:
             try:
                 return self._await(process, job, result, noise, limit)
             finally:
-                _end(process)
+                end_worker(process)
                 self._running = None
 
     def _await(self, process: subprocess.Popen[bytes], job: Job, result: Path, noise: Path, limit: float) -> CellRecord:
@@ -66,7 +66,7 @@ class Launcher:
 
         def on_timeout() -> None:
             timer_fired.set()
-            _end(process)
+            end_worker(process)
 
         timer = threading.Timer(limit, on_timeout)
         timer.start()
@@ -80,7 +80,7 @@ class Launcher:
         try:
             return _record(result.read_text(encoding="utf-8"), foreign=self.tree is not None)
         except (OSError, ValueError):
-            return crashed(job, _cause(process.returncode, noise))
+            return crashed(job, cause_of_death(process.returncode, noise))
 
 
 def crashed(job: Job, reason: str) -> CellRecord:
@@ -116,7 +116,7 @@ def _environment(job: Job, tree: Path | None) -> dict[str, str]:
     return found | {"PYTHONSAFEPATH": "1"} if tree else found
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_worker(process: subprocess.Popen[bytes]) -> None:
     """End a worker and whatever it started: what goes on computing would be in the next cell's times."""
     try:
         os.killpg(process.pid, signal.SIGKILL)  # the group outlives its leader where others are left in it
@@ -126,7 +126,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _cause(code: int, noise: Path) -> str:
+def cause_of_death(code: int, noise: Path) -> str:
+    """How a worker ended that left no result, with the last lines that it wrote to the file ``noise``."""
     said = noise.read_text(encoding="utf-8", errors="replace").strip().splitlines() if noise.exists() else []
     tail = " | ".join(line.strip() for line in said[-_STDERR_LINES:])
     if code < 0:

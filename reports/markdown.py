@@ -41,18 +41,18 @@ def render_markdown(page: Page) -> str:
         escape(page.roof),
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
-        _table(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        table(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
         "## Gate",
         _gate_table(page),
         "## Machine",
         "\n".join(_machine_lines(page)) or "No machine facts were recorded.",
         "## How to reproduce",
         _code_block(page.summary.run.command),
-        _table(["", ""], page.reproduction),
+        table(["", ""], page.reproduction),
         "## Not measured",
         "\n".join(f"- {escape(text)}" for text in page.not_measured) or "Nothing was left out.",
         "## Reference",
-        _table(["", "talker ms a step", "CP ms a frame", "both", "RTF"], page.reference),
+        table(["", "talker ms a step", "CP ms a frame", "both", "RTF"], page.reference),
         "## How to read these figures",
         "\n".join(f"- {escape(text)}" for text in page.how_to_read),
     ]
@@ -77,7 +77,7 @@ def _main_table(page: Page) -> str:
         notes = [note for note in (row.entries[-1], row.reason) if note and note != NOTHING]
         body.append([*row.entries[:-1], "; ".join(notes) or NOTHING])
     right = [not column.is_text for column in page.columns]
-    return _table(header, body, right)
+    return table(header, body, right)
 
 
 def _gate_table(page: Page) -> str:
@@ -85,7 +85,7 @@ def _gate_table(page: Page) -> str:
     for row in page.gates:
         failed = "; ".join(f"failed: {name}{f' ({detail})' if detail else ''}" for name, detail in row.failed)
         body.append([row.cell, row.status, row.checks, f"{row.detail}; {failed}" if failed else row.detail])
-    return _table(["cell", "gate", "checks held", "detail"], body) if body else "No gate was run."
+    return table(["cell", "gate", "checks held", "detail"], body) if body else "No gate was run."
 
 
 def _machine_lines(page: Page) -> Iterable[str]:
@@ -100,7 +100,8 @@ def _machine_lines(page: Page) -> Iterable[str]:
         )
 
 
-def _table(header: list[str], body: Iterable[Iterable[str]], right: list[bool] | None = None) -> str:
+def table(header: list[str], body: Iterable[Iterable[str]], right: list[bool] | None = None) -> str:
+    """A GitHub table; columns with ``right`` are set flush right."""
     rule = ["---:" if is_right else "---" for is_right in right or [False] * len(header)]
     lines = [[escape(name) for name in header], rule, *([escape(entry) for entry in row] for row in body)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
