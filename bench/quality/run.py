@@ -164,6 +164,6 @@ def usual_variants() -> list[Variant]:
     """One variant of each quantised law, with a KV cache where there is one: the others of a law have the same bits."""
     by_law: dict[str, Variant] = {}
     for one in sorted(variants().values(), key=lambda v: not v.name.startswith("kv_")):
-        if one.tier == "exact" and one.arithmetic != "f32":
+        if one.tier == "exact" and one.arithmetic not in ("f32", "stored"):
             by_law.setdefault(one.arithmetic, one)
     return list(by_law.values())
