@@ -13,8 +13,8 @@ def print_sensitivity(found: Sensitivity) -> None:
     _warn(found.warning)
     base = found.base
     console.print(
-        f"{found.model.name}: {found.frames} frames, codes pinned; as it is {base.bytes_per_frame / 1e6:.1f} MB a frame, "
-        f"KL {base.damage:.3g}",
+        f"{found.model.name}: {found.frames} frames, codes pinned; as it is {base.bytes_per_frame / 1e6:.1f} MB a "
+        f"frame, KL {base.damage:.3g}",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -22,8 +22,8 @@ def print_sensitivity(found: Sensitivity) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("quantised alone", "format"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("saves MB", "of the frame", "KL mean", "agreement", "rmse", "KL a GB saved"):
-        table.add_column(heading, justify="right")
+    for heading in ("saves MB", "share", "KL mean", "agreement", "rmse", "KL a GB"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for trial in found.trials:
         ((unit, kind),) = trial.formats.items()
         saved = base.bytes_per_frame - trial.bytes_per_frame
@@ -33,6 +33,7 @@ def print_sensitivity(found: Sensitivity) -> None:
             kind,
             f"{saved / 1e6:.1f}",
             f"{100 * saved / base.bytes_per_frame:.1f} %",
+            _kl(trial),
             *_lost(trial),
             "-" if rate is None else f"{rate:.3g}",
         )
@@ -57,9 +58,9 @@ def print_recipe(found: RecipeFound) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("recipe", no_wrap=True)
     for heading in ("MB a frame", "KL mean", "agreement", "rmse"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name, trial in (("chosen", found.chosen), *((f"all {_only(trial)}", trial) for trial in found.uniform)):
-        table.add_row(name, f"{trial.bytes_per_frame / 1e6:.1f}", *_lost(trial))
+        table.add_row(name, f"{trial.bytes_per_frame / 1e6:.1f}", _kl(trial, interval=True), *_lost(trial))
     console.print(table)
     told = f"{_cost(found.cost, unit)} of {_cost(found.budget, unit)} {unit}"
     if found.cost_in == "ms":
@@ -70,14 +71,16 @@ def print_recipe(found: RecipeFound) -> None:
         console.print("one format throughout loses least within the budget", highlight=False)
 
 
-def _lost(trial: Trial) -> tuple[str, str, str]:
-    lost = trial.lost
-    kl, rmse = lost.kl, lost.rmse
-    return (
-        f"{lost.non_finite} rows not finite" if kl is None else f"{kl.value:.3g} [{kl.lo:.2g}, {kl.hi:.2g}]",
-        f"{100 * lost.agreement.value:.1f} %",
-        "-" if rmse is None else f"{rmse.value:.3g}",
-    )
+def _kl(trial: Trial, interval: bool = False) -> str:
+    kl = trial.lost.kl
+    if kl is None:
+        return f"{trial.lost.non_finite} rows not finite"
+    return f"{kl.value:.3g}" + (f" [{kl.lo:.2g}, {kl.hi:.2g}]" if interval else "")
+
+
+def _lost(trial: Trial) -> tuple[str, str]:
+    rmse = trial.lost.rmse
+    return f"{100 * trial.lost.agreement.value:.1f} %", "-" if rmse is None else f"{rmse.value:.3g}"
 
 
 def _only(trial: Trial) -> str:
