@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bench.cli_options import Files, Golden, Model, TimeoutS
-from bench.cli_recipe import Formats, Grain, sensitivity
+from bench.cli_recipe import Fit, Formats, Grain, sensitivity
 from cplab.cachedir import replacing, require_writable
 from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console
 from cplab.errors import CplabError
@@ -48,6 +48,7 @@ def quality(
     ] = False,
     formats: Formats = "q8_0,q4_0",
     grain: Grain = "class",
+    fit: Fit = None,
     run: Run = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("reports/quality"),
     files: Files = None,
@@ -62,7 +63,7 @@ def quality(
 
     if by_matrices:
         file = _new_folder(out) / "sensitivity.json"
-        return sensitivity(model, golden, frames, codes, hidden, threads, formats, grain, file)
+        return sensitivity(model, golden, frames, codes, hidden, fit, threads, formats, grain, file)
     named = chosen_variants("" if variants.strip() == "all" else variants, files)
     asked = Asked(
         model=model,

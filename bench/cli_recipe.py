@@ -20,6 +20,10 @@ Grain = Annotated[
     Literal["class", "matrix"], typer.Option(help="What is given a format as one: a class, or each layer's and head.")
 ]
 Codes = Annotated[Path | None, typer.Option("--codes", help="A .npy of recorded codes, [frames, 16], to pin instead.")]
+Fit = Annotated[
+    str | None,
+    typer.Option("--fit", metavar="FRAMES", help="Q4_0 fitted as `cplab export --fit` does it: seeded, or a golden."),
+]
 Hidden = Annotated[Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")]
 
 
@@ -37,6 +41,7 @@ def recipe(
     frames: Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)] = None,
     codes: Codes = None,
     hidden: Hidden = None,
+    fit: Fit = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the recipe goes, for `cplab export --recipe`.")
     ] = None,
@@ -60,7 +65,7 @@ def recipe(
 
     kinds = formats_of(formats)
     with console.status("float32, as the model has it") as status:
-        on = subject(model, golden, frames, codes, hidden, count)
+        on = subject(model, golden, frames, codes, hidden, fit, count)
         status.update("a frame in each format")
         costs = Costs(on.trials) if budget_ms is None else measured_costs(on.trials, kinds)
         budget = budget_ms if budget_ms is not None else (budget_mb or 0.0) * 1e6
@@ -98,6 +103,7 @@ def sensitivity(
     frames: int | None,
     codes: Path | None,
     hidden: Path | None,
+    fit: str | None,
     threads: int | None,
     formats: str,
     grain: str,
@@ -112,7 +118,7 @@ def sensitivity(
 
     kinds = formats_of(formats)
     with console.status("float32, as the model has it") as status:
-        on = subject(model, golden, frames, codes, hidden, count)
+        on = subject(model, golden, frames, codes, hidden, fit, count)
         found = measured(on.trials, kinds, grain, on.about, on.warning, status.update)
     print_sensitivity(found)
     _write(file, _as_json(found))

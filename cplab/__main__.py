@@ -161,6 +161,10 @@ def export(
     recipe: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Formats by class of matrices, a line each; see the README.")
     ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(metavar="FRAMES", help="Fit Q4_0 to what matrices read: a golden file's frames, or seeded."),
+    ] = None,
     talker: Annotated[Path | None, typer.Option(help="Write the talker too, as a qwen3 of llama.cpp.")] = None,
     kazeia: Annotated[Path | None, typer.Option(help="Folder for the Kazeia engine's three files, F16.")] = None,
 ) -> int:
@@ -172,7 +176,7 @@ def export(
     from cplab.recipe import read_recipe
 
     mixed = None if recipe is None else read_recipe(recipe)
-    parts = planned(folder, output, matrices=matrices, recipe=mixed, talker=talker, kazeia=kazeia)
+    parts = planned(folder, output, matrices=matrices, recipe=mixed, fit=fit, talker=talker, kazeia=kazeia)
     columns = (TextColumn("writing {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     for part in parts:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -11,6 +11,7 @@ from bench.quality.truth import Float32, Int32, Truth
 from bench.records.recipe import Trial
 from cplab.decoder import Decoder
 from cplab.errors import NonFiniteLogitsError
+from cplab.export import Energies, quantised
 from cplab.formats import STORED, format_named
 from cplab.model import Model, Tensor
 from cplab.recipe import Recipe, units_of
@@ -26,10 +27,12 @@ class Trials:
         model: the original weights.
         truth: what the float32 law says of them.
         threads: of the kernels.
+        energies: mean square inputs by matrix, to which Q4_0 blocks are fitted; None for the gguf package's.
     """
 
-    def __init__(self, model: Model, truth: Truth, threads: int) -> None:
+    def __init__(self, model: Model, truth: Truth, threads: int, energies: Energies | None = None) -> None:
         self.model, self.truth, self.threads = model, truth, threads
+        self._energies = energies or {}
         self.units = units_of(model.spec)
         self._packed: dict[tuple[str, str], Tensor] = {}
         self._done: dict[tuple[tuple[str, str], ...], Trial] = {}
@@ -70,7 +73,8 @@ class Trials:
     def _in_format(self, name: str, kind: str) -> Tensor:
         if (name, kind) not in self._packed:
             tensor, target = self.model.tensors[name], format_named(kind)
-            self._packed[name, kind] = Tensor(name, target, tensor.packed(target))
+            data = quantised(tensor, target, tensor.f32(), self._energies.get(name))
+            self._packed[name, kind] = Tensor(name, target, data)
         return self._packed[name, kind]
 
 

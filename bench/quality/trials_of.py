@@ -14,6 +14,7 @@ from cplab.errors import BadInputError
 from cplab.formats import format_named
 from cplab.golden import load_golden
 from cplab.golden_making import golden_for
+from cplab.input_energy import input_energies
 from cplab.sources import load_model
 
 
@@ -33,7 +34,13 @@ class Subject:
 
 
 def subject(
-    model: str, golden: Path | None, frames: int | None, codes: Path | None, hidden: Path | None, threads: int
+    model: str,
+    golden: Path | None,
+    frames: int | None,
+    codes: Path | None,
+    hidden: Path | None,
+    fit: str | None,
+    threads: int,
 ) -> Subject:
     """Load a model and ask the float32 law.
 
@@ -43,6 +50,7 @@ def subject(
         frames: at most; None for all.
         codes: a .npy of recorded codes that are pinned instead of the golden's.
         hidden: a .npy of the hidden states that go with them.
+        fit: frames by whose inputs Q4_0 blocks are fitted (`cplab.input_energy`); None for the gguf package's blocks.
         threads: of the kernels.
 
     Raises:
@@ -57,7 +65,8 @@ def subject(
     if codes is not None:
         truth = law.of(*recorded_frames(loaded, model, codes, hidden, frames))
     about = ModelFacts(name=loaded.name, spec=loaded.spec.as_dict(), digest=loaded.digest(), synthetic=loaded.synthetic)
-    return Subject(Trials(loaded, truth, threads), about, SEEDED if loaded.synthetic else "")
+    energies = None if fit is None else input_energies(loaded, fit)
+    return Subject(Trials(loaded, truth, threads, energies), about, SEEDED if loaded.synthetic else "")
 
 
 def formats_of(text: str) -> list[str]:
