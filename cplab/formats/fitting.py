@@ -1,11 +1,11 @@
 """Q4_0 blocks fitted to what a matrix reads: the same 18 bytes, other scales and integers.
 
 The gguf package takes the scale from the largest weight alone. Here several are tried, and the one that makes the least
-weighted square error is kept: ``sum_k e_k (w_k - d q_k)^2`` over a block, ``e_k`` the mean square of the input of column
-k. Where inputs are uncorrelated that is the expected square error of the output. For the integers of a trial the best
-scale is a weighted least squares fit; it is then rounded to float16, and the integers are made anew for it. (The idea
-is that of llama.cpp's importance matrices and its ``make_qx_quants``.) A block for which nothing is better than the
-gguf package's stays that one.
+weighted square error is kept: ``sum_k e_k (w_k - d q_k)^2`` over a block, ``e_k`` the mean square of the input of
+column k. Where inputs are uncorrelated that is the expected square error of the output. For the integers of a trial the
+best scale is a weighted least squares fit; it is then rounded to float16, and the integers are made anew for it. (The
+idea is that of llama.cpp's importance matrices and its ``make_qx_quants``.) A block for which nothing is better than
+the gguf package's stays that one.
 """
 
 from __future__ import annotations
