@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from typer.exceptions import TyperException
 
 from cplab.errors import CplabError
@@ -23,6 +23,8 @@ GOOD, WRONG_USE, GATE_FAILED = 0, 1, 2
 #: What typer returns after Ctrl-C.
 _TYPERS_INTERRUPT = 130
 MOST_THREADS = 1024
+#: Widest that a line can get where nobody folds it.
+_UNBOUNDED = 100_000
 
 console = Console()
 errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -78,6 +80,15 @@ def fail(message: str) -> int:
     """Print one line on standard error and give the exit code for wrong use."""
     errors.print("error: " + " ".join(message.split()))
     return WRONG_USE
+
+
+def print_whole(everything: RenderableType, screen: Console) -> None:
+    """Print tables: on a terminal folded to its width, into a pipe or file a line a row, however wide."""
+    if screen.is_terminal:
+        screen.print(everything)
+        return
+    width = Console(file=screen.file, width=_UNBOUNDED, color_system=None).measure(everything).maximum
+    Console(file=screen.file, width=width + 1, color_system=None, highlight=False).print(everything)
 
 
 def size_pool(threads: int) -> None:

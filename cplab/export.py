@@ -188,16 +188,18 @@ def planned(
         kazeia: folder of the three files of the Kazeia engine's layout.
 
     Raises:
-        BadInputError: nothing to write, the same file twice, or one of the checkpoint's own.
+        BadInputError: nothing to write, the same file twice, one of the checkpoint's own, or a format for memory only.
         UnpackableError: rows of a matrix that are not made of the format's blocks.
         UnreadableModelError: the checkpoint is not whole.
     """
     if output is None and talker is None and kazeia is None:
         raise BadInputError("nothing to write: give -o FILE, --talker FILE or --kazeia DIR")
     if matrices is not None:
-        format_named(matrices)
+        _require_in_files("--format", matrices)
     if output is None and (recipe is not None or fit is not None):
         raise BadInputError("--recipe and --fit are of the code predictor's file, which is not asked for: -o FILE")
+    for name in () if recipe is None else recipe.formats.values():
+        _require_in_files("--recipe", name)
     checkpoint = open_checkpoint(folder)
     parts = [code_predictor_part(checkpoint, output, matrices, recipe, fit)] if output is not None else []
     if talker is not None:
@@ -210,6 +212,12 @@ def planned(
             raise BadInputError(f"{part.path}: another file's name is wanted; this one is taken")
         taken.add(part.path.resolve())
     return parts
+
+
+def _require_in_files(option: str, name: str) -> None:
+    """Raise BadInputError for a format that there is not, or that no file holds."""
+    if not format_named(name).in_files:
+        raise BadInputError(f"{option} {name}: a form of memory that no file holds; export bf16, which is as exact")
 
 
 def code_predictor_part(

@@ -8,22 +8,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cplab.commandline import print_whole
 from cplab.sources.gguf_header import StoredTensor
 from cplab.sources.gguf_reading import Survey
-
-#: Widest that a line can get where nobody folds it.
-_UNBOUNDED = 100_000
 
 
 def show(survey: Survey, console: Console) -> None:
     """Print a survey. Names are folded on a terminal and never cut; into a pipe or file goes one line a tensor."""
-    everything = Group(*_report(survey))
-    if console.is_terminal:
-        console.print(everything)
-        return
-    wide = Console(file=console.file, width=_UNBOUNDED, color_system=None)
-    width = wide.measure(everything).maximum
-    Console(file=console.file, width=width + 1, color_system=None, highlight=False).print(everything)
+    print_whole(Group(*_report(survey)), console)
 
 
 def _report(survey: Survey) -> Iterable[RenderableType]:

@@ -10,6 +10,7 @@ import contextlib
 import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,16 @@ from cplab.errors import BadInputError
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
-from cplab.kernels.packing import row_bytes, streamed
+from cplab.kernels.packing import Streamed, streamed
 from cplab.kernels.quantised_rows import KINDS
-from cplab.model import Model, Tensor
+from cplab.kernels.tiles import UNIT
+from cplab.kernels.vectors import BF12_CODE
+from cplab.model import Model, Tensor, is_streamed
 from cplab.variant import WeightStream
 
 _ALIGN = 64
 _HUGE = 2 << 20
 _Bytes = NDArray[np.uint8]
-#: Units of what is streamed as one matrix, its columns, its format.
-_Part = tuple[list[_Bytes], int, Format]
 #: Which part of a frame streams each matrix of a layer.
 _PART_OF_MATRIX = {
     p.QKV_MATRIX: tracing.QKV,
@@ -45,6 +46,7 @@ class StreamedWeights:
         kind: the format that matrices are streamed in; None for each in its own. Embeddings stay as stored.
 
     Attributes:
+        note: of packed BF16, what packing came to, in one line; else "".
         kinds: every format that a matrix is streamed in.
 
     Raises:
@@ -55,24 +57,22 @@ class StreamedWeights:
         spec = model.spec
         with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
             parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
-        self._memory, start = huge_block(sum(_round_up(sum(a.nbytes for a in arrays)) for arrays, *_ in parts))
+        self._memory, start = huge_block(sum(_round_up(part.units.nbytes) for part in parts))
         at = 0
         streams = []
-        for arrays, columns, streamed_as in parts:
-            first = at
-            for raw in (array.reshape(-1) for array in arrays):
-                self._memory[at : at + raw.size] = raw
-                at += raw.size
-            bytes_of = row_bytes(streamed_as, columns)
-            streams.append(WeightStream(start + first, (at - first) // max(1, bytes_of), bytes_of))
-            at = _round_up(at)
+        for part in parts:
+            self._memory[at : at + part.units.nbytes] = part.units.reshape(-1)
+            streams.append(WeightStream(start + at, len(part.units) * UNIT, part.row_bytes))
+            at = _round_up(at + part.units.nbytes)
         count = spec.layers * p.MATRICES_PER_LAYER
+        self.note = _packing_note(kind, [part for part in parts if part.weights])
+        stored = {t.format.name: t.format for name, t in model.tensors.items() if is_streamed(name)}
+        self.kinds = list(stored.values()) if kind is None else [kind]
         self.layer_streams = streams[:count]
         self.projection_stream = streams[count : count + 1] if spec.projected else []
         self.head_streams = streams[count + 1 :]
-        self.kinds = list({found.name: found for arrays, _, found in parts if arrays}.values())
         of_parts = zip(streams, parts, strict=True)
-        self.matrices = np.array([(s.address, found.code, s.row_bytes) for s, (_, _, found) in of_parts], np.int64)
+        self.matrices = np.array([(s.address, part.code, s.row_bytes) for s, part in of_parts], np.int64)
         self._embeddings = [_readable(model.tensors[f"model.codec_embedding.{g}.weight"]) for g in range(spec.passes)]
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
@@ -87,6 +87,17 @@ class StreamedWeights:
         return found
 
 
+def _packing_note(kind: Format | None, parts: list[Streamed]) -> str:
+    """What packing BF16 further came to, over all matrices."""
+    if kind is None or kind.code != BF12_CODE:
+        return ""
+    plain = sum(part.code != BF12_CODE for part in parts)
+    weights = sum(part.weights for part in parts)
+    bits, apart = 8 * sum(part.units.nbytes for part in parts) / weights, sum(part.exceptions for part in parts)
+    told = f"BF16 packed to {bits:.2f} bits a weight, {apart / weights:.3%} of the weights kept apart as exceptions"
+    return f"{told}; {plain} of {len(parts)} matrices would not shrink and are plain BF16" if plain else told
+
+
 def _bytes_of(streams: list[WeightStream]) -> int:
     return sum(stream.rows * stream.row_bytes for stream in streams)
 
@@ -98,24 +109,28 @@ def norms(model: Model) -> NDArray[np.float32]:
     return np.concatenate([*parts, model.f32("model.norm.weight")])
 
 
-def _matrices_in_order(model: Model, kind: Format | None) -> Iterator[Callable[[], _Part]]:
-    """What packs each matrix of `plan.MATRICES`: no arrays where a model has no such."""
+def _matrices_in_order(model: Model, kind: Format | None) -> Iterator[Callable[[], Streamed]]:
+    """What lays out each matrix of `plan.MATRICES`; without rows where a model has no such."""
 
-    def packed(names: tuple[str, ...]) -> _Part:
+    def packed(names: tuple[str, ...]) -> tuple[list[NDArray[Any]], Format]:
         tensors = [model.tensors[f"{name}.weight"] for name in names]
-        streamed_as = kind or _common(model, tensors)
-        columns = tensors[0].shape[1] if tensors else 0
-        return [streamed(streamed_as, tensor.packed(streamed_as)) for tensor in tensors], columns, streamed_as
+        held = kind or _common(model, tensors)
+        return [tensor.packed(held) for tensor in tensors], held
 
-    def together(*names: str) -> Callable[[], _Part]:
-        return lambda: packed(names)
+    def together(*names: str) -> Callable[[], Streamed]:
+        def pack() -> Streamed:
+            arrays, held = packed(names)
+            return streamed(held, np.concatenate(arrays))
 
-    def interleaved(*names: str) -> Callable[[], _Part]:
+        return pack
+
+    def interleaved(*names: str) -> Callable[[], Streamed]:
         """Units of 16 rows, in turn from each."""
 
-        def pack() -> _Part:
-            arrays, columns, streamed_as = packed(names)
-            return [np.stack(arrays, 1)], columns, streamed_as
+        def pack() -> Streamed:
+            arrays, held = packed(names)
+            units = [rows.reshape(len(rows) // UNIT, UNIT, -1) for rows in arrays]
+            return streamed(held, np.stack(units, 1).reshape(-1, units[0].shape[-1]))
 
         return pack
 
@@ -125,22 +140,27 @@ def _matrices_in_order(model: Model, kind: Format | None) -> Iterator[Callable[[
         yield together(f"{at}self_attn.o_proj")
         yield interleaved(f"{at}mlp.gate_proj", f"{at}mlp.up_proj")
         yield together(f"{at}mlp.down_proj")
-    yield together(*(["small_to_mtp_projection"] if model.spec.projected else []))
+    if model.spec.projected:
+        yield together("small_to_mtp_projection")
+    else:
+        yield lambda: Streamed(FORMATS["f32"].code, 0, np.empty((0, UNIT), np.uint8))
     for g in range(model.spec.passes):
         yield together(f"lm_head.{g}")
 
 
 def _common(model: Model, tensors: list[Tensor]) -> Format:
-    """The format that tensors of one matrix are stored in; of no tensor, any."""
+    """The format that tensors of one matrix are stored in."""
     found = {tensor.format.name: tensor.format for tensor in tensors}
     if len(found) > 1:
         told = ", ".join(f"{tensor.name} {tensor.format.name}" for tensor in tensors)
         raise BadInputError(f"{model.name}: {told}: what is streamed as one matrix must be stored in one format")
-    return next(iter(found.values()), FORMATS["f32"])
+    return tensors[0].format
 
 
 def _readable(tensor: Tensor) -> Tensor:
     """A table as kernels look rows up in it: as stored, or as float32 where it is stored in blocks."""
+    if tensor.format.code == BF12_CODE:  # BF16 words, until a matrix of them is laid out
+        return Tensor(tensor.name, FORMATS["bf16"], tensor.data)
     if tensor.format.code not in KINDS:
         return tensor
     return Tensor(tensor.name, FORMATS["f32"], tensor.f32())

@@ -73,11 +73,12 @@ def formats_of(text: str) -> list[str]:
     """Names of formats out of a comma-separated list.
 
     Raises:
-        BadInputError: none, or one that there is not.
+        BadInputError: none, or one that there is not, or that no file holds.
     """
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
         raise BadInputError(f"--formats {text!r}: names of formats are wanted, such as q8_0,q4_0")
     for name in found:
-        format_named(name)
+        if not format_named(name).in_files:
+            raise BadInputError(f"--formats {name}: a form of memory that no file holds, so no recipe can ask for it")
     return list(dict.fromkeys(found))

@@ -33,6 +33,7 @@ class Format:
         code: the small integer by which compiled code knows the format.
         block: weights in one stored item.
         blocks: the integers and scales that integer arithmetic runs on; None for float formats.
+        in_files: whether files can hold it; else it is a form of memory alone.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Format:
     code: int
     block: int = 1
     blocks: Blocks | None = None
+    in_files: bool = True
 
     def changed(self, weights: NDArray[np.float32]) -> int:
         """How many weights come back from ``unpack(pack(w))`` with other bits; 0 means lossless for this model."""

@@ -21,6 +21,8 @@ from cplab.jit import intrinsic, jit
 from cplab.kernels import vectors as v
 from cplab.variant import WeightStream
 
+#: Bytes of a row where a matrix is read without regard to its own rows.
+_CUT = 1024
 #: (rows at once, prefetch distance in bytes) that are tried.
 CONFIGURATIONS = ((8, 32768), (8, 16384), (4, 16384), (4, 32768))
 
@@ -92,8 +94,17 @@ def read_together(streams: Any, team: int, at_once: int, ahead: int) -> int:
 
 
 def stream_table(streams: list[WeightStream]) -> NDArray[np.int64]:
-    """``[streams, 3]``: address, rows, bytes a row, for the functions above; rows in whole units of 16."""
-    usable = [(s.address, s.rows, s.row_bytes) for s in streams if s.rows >= 16 and s.row_bytes % 64 == 0]
+    """``[streams, 3]``: address, rows, bytes a row, for the functions above; rows in whole units of 16.
+
+    Rows that are no whole lines are read as if they were of `_CUT` bytes, short of what is left over at the end.
+    """
+    usable = []
+    for s in streams:
+        rows, bytes_of = s.rows, s.row_bytes
+        if bytes_of % 64:
+            rows, bytes_of = rows * bytes_of // (16 * _CUT) * 16, _CUT
+        if rows >= 16:
+            usable.append((s.address, rows, bytes_of))
     return np.array(usable, np.int64).reshape(-1, 3)
 
 

@@ -61,10 +61,10 @@ def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, las
         # weights, and rows a token's activations.
         groups = [[r] for r in range(tile.rows)] if tile.tokens == 1 else [list(range(tile.rows))]
         for group in groups:
-            _emit_products(builder, code, tile, [(r, at[r]) for r in group], block, block_bytes)
+            emit_products(builder, code, tile, [(r, at[r]) for r in group], block, block_bytes)
 
 
-def _emit_products(
+def emit_products(
     builder: Any, code: int, tile: Tile, rows: list[tuple[int, Any]], block: Any, block_bytes: Any
 ) -> None:
     """Products of 32 weights of some rows with all tokens of the tile."""

@@ -102,6 +102,7 @@ def emit_unit(
     step_bytes: tuple[int, int],
     lane_of: list[int],
     emit: EmitSteps,
+    prepare: EmitSteps | None = None,
 ) -> None:
     """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
 
@@ -113,13 +114,14 @@ def emit_unit(
         step_bytes: bytes of weights that one row, and of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
+        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
     of_weights, of_activations = step_bytes
-    cut = _cut(builder, unit, steps, of_weights, of_activations)
+    cut = _cut(builder, unit, steps, None if prepare else of_weights, of_activations)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
-            room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit)
+            room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit, prepare)
             _reduce(builder, unit, room, tokens, first, lane_of)
 
 
@@ -130,16 +132,16 @@ class _Cut(NamedTuple):
         steps: steps in a row.
         chunk: steps in a chunk; the last may be shorter.
         chunks: how many there are.
-        step_bytes: bytes of weights that a row takes in a step.
+        step_bytes: bytes of weights that a row takes in a step; None where rows are read whole in their first chunk.
     """
 
     steps: Any
     chunk: Any
     chunks: Any
-    step_bytes: int
+    step_bytes: int | None
 
 
-def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int, of_activations: int) -> _Cut:
+def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int | None, of_activations: int) -> _Cut:
     """As few chunks as the first-level cache allows, of much the same length."""
 
     def split(a: Any, b: Any) -> Any:
@@ -187,7 +189,10 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
 
     What follows a chunk of a row is the same chunk of the next row, after the last row the next chunk of the first, and
     after the last chunk the next unit. What lies ahead in memory is the row's own next chunk, whose turn is far off.
+    Rows that were read whole have their turn in the next unit.
     """
+    if cut.step_bytes is None:
+        return builder.shl(unit.row_bytes, v.i64(4))
     groups = v.i64(UNIT // rows)
     chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
     turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
@@ -241,6 +246,7 @@ def _emit_tokens(
     token: Any,
     turn: Any,
     emit: EmitSteps,
+    prepare: EmitSteps | None,
 ) -> Any:
     """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
     tokens, rows = shape
@@ -253,6 +259,10 @@ def _emit_tokens(
         last = builder.select(builder.icmp_signed("<", end, cut.steps), end, cut.steps)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
             row = builder.mul(group, v.i64(rows))
+            ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
+            tile = Tile(rows, tokens, row, token, ahead, slots)
+            if prepare is not None:
+                prepare(builder, unit, tile, first, last)
             own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
             flat = [slot for of_row in slots for slot in of_row]
             each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
@@ -263,8 +273,7 @@ def _emit_tokens(
                 with go_on:
                     for slot, at in each:
                         builder.store(v.load(builder, at, align=v.CACHE_LINE), slot)
-            ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
-            emit(builder, unit, Tile(rows, tokens, row, token, ahead, slots), first, last)
+            emit(builder, unit, tile, first, last)
             for slot, at in each:
                 v.store(builder, builder.load(slot), at, v.CACHE_LINE)
     return room

@@ -8,17 +8,20 @@ from llvmlite import ir
 from numba import types
 
 from cplab.jit import entry, intrinsic
+from cplab.kernels import bf12_rows
 from cplab.kernels import vectors as v
 from cplab.kernels.quantised_rows import KINDS, emit_quantised_unit, quantised_shapes
 from cplab.kernels.rows import emit_float_unit, float_shapes
 from cplab.kernels.tiles import Shapes, Unit
 
 #: Every format code that a unit can have.
-CODES = (*v.BYTES_PER_16, *KINDS)
+CODES = (*v.BYTES_PER_16, bf12_rows.CODE, *KINDS)
 
 
 def shapes_of(builder: Any, code: int) -> Shapes:
     """The (tokens, rows) of the tiles of a format on the target, widest first."""
+    if code == bf12_rows.CODE:
+        return bf12_rows.bf12_shapes(builder)
     return quantised_shapes(builder, KINDS[code]) if code in KINDS else float_shapes(builder, code)
 
 
@@ -26,6 +29,8 @@ def emit_unit_of(builder: Any, code: int, unit: Unit) -> None:
     """Emit 16 rows of a format times all tokens of a panel."""
     if code in KINDS:
         emit_quantised_unit(builder, KINDS[code], unit)
+    elif code == bf12_rows.CODE:
+        bf12_rows.emit_bf12_unit(builder, unit)
     else:
         emit_float_unit(builder, code, unit)
 

@@ -16,7 +16,7 @@ from cplab.decoder import team_of
 from cplab.formats import format_named
 from cplab.jit import call_address, jit
 from cplab.kernels import compiling, units
-from cplab.kernels.packing import columns_padded, row_bytes, streamed
+from cplab.kernels.packing import columns_padded, streamed
 from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
 from cplab.kernels.quantising import quantise
 from cplab.kernels.tiles import UNIT
@@ -36,14 +36,14 @@ class Matrix:
     def __init__(self, weights: Tensor, format: str, threads: int, ahead_bytes: int | None = None) -> None:
         compiling.compile_all()
         kind = format_named(format)
-        self._packed = streamed(kind, weights.packed(kind))
+        packed = streamed(kind, weights.packed(kind))
+        self._packed = packed.units
         self.rows, self.columns = weights.shape
         self.nbytes = self._packed.nbytes
         self.threads = threads
         self._quantised = KINDS.get(kind.code)
-        bytes_of = row_bytes(kind, self.columns)
-        ahead = ahead_bytes or 4 * bytes_of
-        self._arguments = (units.unit.address, kind.code, self._packed.ctypes.data, bytes_of, ahead)
+        ahead = ahead_bytes or 4 * packed.row_bytes
+        self._arguments = (units.unit.address, packed.code, self._packed.ctypes.data, packed.row_bytes, ahead)
 
     def times(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """``x [B, columns] -> [B, rows]``, by the format's own law: the bits do not depend on the thread count."""

@@ -27,7 +27,9 @@ from cplab.spec import Spec
 
 SYNTHETIC_KEY = "cplab.synthetic"
 #: Formats that are mapped as they lie, blocks only as matrices that passes stream; everything else becomes F32.
-AS_STORED: dict[Any, Format] = {gguf.GGMLQuantizationType[name.upper()]: kind for name, kind in FORMATS.items()}
+AS_STORED: dict[Any, Format] = {
+    gguf.GGMLQuantizationType[name.upper()]: kind for name, kind in FORMATS.items() if kind.in_files
+}
 #: The Spec's fields that a file must say; groups come first, since concatenated tables are divided by them.
 _FIELDS = (
     "groups", "layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "rope_theta", "rms_eps",

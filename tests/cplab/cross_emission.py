@@ -143,6 +143,7 @@ def spills(text: str, loop: list[str]) -> list[str]:
     frame = [r"\(%rsp\b", r"\[sp\b"]
     # Frame and base pointers, where the function has them; otherwise these registers hold anything.
     frame += [rf"\(%{name}\b" for name in ("rbp", "rbx") if f"movq %rsp, %{name}" in lines]
-    frame += [rf"\[{name}\b" for name in ("x29", "x19") if any(re.match(rf"(mov|add) {name}, sp\b", x) for x in lines)]
+    frame += [r"\[x29\b"] if any(re.match(r"(mov|add) x29, sp\b", line) for line in lines) else []
+    frame += [r"\[x19\b"] if "mov x19, sp" in lines else []  # with an offset it is the address of a buffer
     vector = r"%[xyz]mm|\b[qdv]\d+\b"
     return [line for line in loop if re.search("|".join(frame), line) and re.search(vector, line)]

@@ -42,7 +42,7 @@ FMA = {
     "neon-dotprod": r"fmla\s+v\d+\.4s",
 }
 PREFETCH = r"prefetch|prfm"
-CALL = r"(?:callq?|bl|blr)\s"
+CALL = r"\b(?:callq?|bl|blr)\s"
 
 
 class Row(NamedTuple):
@@ -139,13 +139,75 @@ def test_no_vector_of_an_inner_loop_goes_through_the_stack(row, tile):
     assert [line for loop in loops[tile] for line in spills(text, loop)] == []
 
 
-@pytest.mark.parametrize("format_name", ["f32", "f16", "q8_0"])
+@pytest.mark.parametrize("format_name", ["f32", "f16", "bf12", "q8_0"])
 def test_a_cpu_without_fma_calls_the_library_for_it_and_uses_no_wider_register(format_name):
     text, shapes = unit_assembly(TARGETS["sse4"], FORMATS[format_name].code)
     assert shapes == (NARROW if not format_name.startswith("q") else ((1, 1),))
     assert "fmaf" in text
     assert matches(r"vfmadd|%[yz]mm|vcvtph2ps", text.splitlines()) == []
     assert matches(r"__extendhfsf2|__gnu_h2f_ieee", text.splitlines()) == []  # a library that is not there
+
+
+# -- packed BF16: rows are decoded into a buffer that products read ---------------------------------------------------
+
+#: How bytes are looked up and interleaved, by target; and what is too wide there.
+DECODE = {
+    "avx512": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%xmm"),
+    "vnni": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%xmm"),
+    "avx-vnni": ((r"vpshufb\s.*%ymm", r"vpunpcklbw\s.*%ymm", r"vpunpckhbw\s.*%ymm"), r"%zmm"),
+    "avx2": ((r"vpshufb\s.*%ymm", r"vpunpcklbw\s.*%ymm", r"vpunpckhbw\s.*%ymm"), r"%zmm"),
+    "neon": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
+    "neon-dotprod": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
+}
+
+
+def lines_of(bytes_of):
+    return -(-bytes_of // 64)
+
+
+def decoding(target):
+    """Inner loops that look bytes up."""
+    text, shapes = unit_assembly(TARGETS[target], FORMATS["bf12"].code)
+    return text, shapes, [loop for loop in innermost_loops(text) if matches(DECODE[target][0][0], loop)]
+
+
+@pytest.mark.parametrize("target", list(DECODE))
+def test_packed_rows_are_looked_up_and_interleaved_by_the_targets_own_instructions(target):
+    text, shapes, loops = decoding(target)
+    holds, too_wide = DECODE[target]
+    assert len(loops) == len(shapes) + 1  # one for every tile's rows; where a token is alone, one with products too
+    for loop in loops:
+        assert [pattern for pattern in holds if not matches(pattern, loop)] == []
+        assert [line for pattern in (too_wide, CALL) for line in matches(pattern, loop)] == []
+        through_the_stack = spills(text, loop)
+        if matches(FMA[target], loop):  # a mask may be read from there, where nothing ever writes
+            through_the_stack = matches(r"^v?mov\w+ %[xyz]mm\d+, .*\(|^st[rp]\s", through_the_stack)
+        assert through_the_stack == []
+
+
+@pytest.mark.parametrize("target", list(DECODE))
+def test_a_token_alone_is_multiplied_while_the_next_rows_are_decoded(target):
+    _, shapes, loops = decoding(target)
+    rows = dict(shapes)[1]
+    (both,) = multiplying_of(loops, target)
+    assert len(matches(FMA[target], both)) == 4 * rows * REGISTERS[target]
+    assert len(matches(PREFETCH, both)) == lines_of(96 * rows)  # a line is asked for once
+
+
+@pytest.mark.parametrize("target", list(DECODE))
+def test_products_of_decoded_rows_are_those_of_bf16(target):
+    text, shapes, loops = decoding(target)
+    only = [loop for loop in multiplying(text, FMA[target]) if loop not in loops]
+    counts = sorted((len(matches(PREFETCH, loop)), len(matches(FMA[target], loop))) for loop in only)
+    shared = [(lines_of(48 * rows), 2 * tokens * rows * REGISTERS[target]) for tokens, rows in shapes]
+    assert counts == sorted(shared)
+    for loop in only:
+        assert [line for pattern in (DECODE[target][1], CALL) for line in matches(pattern, loop)] == []
+        assert spills(text, loop) == []
+
+
+def multiplying_of(loops, target):
+    return [loop for loop in loops if matches(FMA[target], loop)]
 
 
 # -- another target than numba's --------------------------------------------------------------------------------------

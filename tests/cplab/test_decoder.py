@@ -256,7 +256,7 @@ def test_a_trace_has_the_time_of_every_pass(decoder, tiny):
         assert (trace.pass_ns > 0).all()
 
 
-@pytest.mark.parametrize(("format_name", "size"), [("f32", 4), ("bf16", 2), ("f16", 2)])
+@pytest.mark.parametrize(("format_name", "size"), [("f32", 4), ("bf16", 2), ("f16", 2), ("bf12", 1.5)])
 @pytest.mark.parametrize("name", ["tiny", "projected"])
 def test_streams_are_the_matrices_of_a_frame(name, format_name, size):
     model = small_model(name)
@@ -264,7 +264,8 @@ def test_streams_are_the_matrices_of_a_frame(name, format_name, size):
     streams, spec = decoder.streams(), model.spec
     projection = spec.hidden * spec.talker_hidden if spec.projected else 0
     weights = spec.passes * (spec.weights_per_pass + projection)
-    assert decoder.bytes_per_frame == sum(s.rows * s.row_bytes for s in streams) == weights * size
+    assert decoder.bytes_per_frame == sum(s.rows * s.row_bytes for s in streams)
+    assert 1 <= decoder.bytes_per_frame / (weights * size) < (1.13 if format_name == "bf12" else 1 + 1e-12)
     assert decoder.passes_per_frame == spec.passes
     assert len(streams) == spec.passes * (4 * spec.layers + 1 + spec.projected)
     ends = sorted({(s.address, s.address + s.rows * s.row_bytes) for s in streams})

@@ -59,9 +59,10 @@ def run_unit(kind, packed, x, *, y_token=64, ahead=4096, by=4):
     """`units.unit` over 16 packed rows and tokens ``x [T, n]``: y ``[T, 16]``; what stands between is left alone."""
     T, n = x.shape
     y = misaligned(np.full((T, y_token // 4), SENTINEL, F))
-    p, W = misaligned(panel(x)), misaligned(packing.streamed(kind, packed), by)
+    laid = packing.streamed(kind, packed)
+    p, W = misaligned(panel(x)), misaligned(laid.units, by)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(units.unit.address)
-    call(kind.code, at(W), packing.row_bytes(kind, n), n, at(p), T, at(y), y_token, ahead)
+    call(laid.code, at(W), laid.row_bytes, n, at(p), T, at(y), y_token, ahead)
     assert (y[:, 16:] == SENTINEL).all()
     return y[:, :16].copy()
 
@@ -147,9 +148,9 @@ def test_compiled_code_and_python_agree_on_format_codes():
     codes = {name: kind_of.code for name, kind_of in FORMATS.items()}
     assert len(set(codes.values())) == len(codes)
     assert set(units.CODES) == set(codes.values())
-    floats = {"f32": vectors.F32_CODE, "bf16": vectors.BF16_CODE, "f16": vectors.F16_CODE}
+    floats = {"f32": vectors.F32_CODE, "bf16": vectors.BF16_CODE, "f16": vectors.F16_CODE, "bf12": vectors.BF12_CODE}
     assert {name: codes[name] for name in FLOAT_FORMATS} == floats
-    for kind_of in FLOAT_FORMATS.values():
+    for kind_of in (FORMATS[name] for name in ("f32", "bf16", "f16")):
         assert vectors.BYTES_PER_16[kind_of.code] == 16 * kind_of.storage.itemsize == 2 * kind_of.bits_per_weight
 
 
@@ -317,7 +318,7 @@ def test_block_add_is_the_laws(n, step, kind, seed):
     assert same_bits(X[:, :16].reshape(-1), x)
 
 
-@pytest.mark.parametrize("format_name", list(FLOAT_FORMATS))
+@pytest.mark.parametrize("format_name", ["f32", "bf16", "f16"])  # those that tables are looked up in
 def test_block_decode_is_unpack_for_every_pattern(format_name):
     kind_of = FLOAT_FORMATS[format_name]
     if format_name == "f32":

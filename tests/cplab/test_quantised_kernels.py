@@ -57,12 +57,13 @@ def records_of(name, x):
 
 def run_unit(name, packed, x, *, y_token=64, ahead=4096):
     kind, (T, n) = FORMATS[name], x.shape
-    W = misaligned(packing.streamed(kind, packed))
+    laid = packing.streamed(kind, packed)
+    W = misaligned(laid.units)
     records, good = records_of(name, x)
     assert good
     y = misaligned(np.full((T, y_token // 4), SENTINEL, F))
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)(units.unit.address)
-    call(kind.code, at(W), packing.row_bytes(kind, n), n, at(records), T, at(y), y_token, ahead)
+    call(laid.code, at(W), laid.row_bytes, n, at(records), T, at(y), y_token, ahead)
     assert (y[:, 16:] == SENTINEL).all()
     return y[:, :16].copy()
 
@@ -154,5 +155,6 @@ def test_a_row_takes_the_bytes_that_its_format_says():
     for name in NAMES:
         kind = FORMATS[name]
         assert packing.row_bytes(kind, 1024) * 8 == 1024 * kind.bits_per_weight
-        units_of = packing.streamed(kind, blocks(name, np.random.default_rng(1), 32, 1024))
-        assert units_of.shape == (2, 16 * packing.row_bytes(kind, 1024))
+        laid = packing.streamed(kind, blocks(name, np.random.default_rng(1), 32, 1024))
+        assert laid.units.shape == (2, 16 * packing.row_bytes(kind, 1024))
+        assert (laid.row_bytes, laid.weights, laid.exceptions) == (packing.row_bytes(kind, 1024), 32 * 1024, 0)

@@ -1,0 +1,69 @@
+"""Units of 16 rows of packed BF16 (`cplab.formats.bf12`) as the kernel reads them.
+
+A unit is a head and 16 rows, each a whole number of cache lines:
+
+* head: 16 bases (uint8); where each row's exceptions begin and the last one's end (17 uint16); zeros up to 64 bytes;
+  then exceptions of 4 bytes, place and word (uint16 each). Every unit of a matrix has room for as many as the worst of
+  them needs, so that units are equally far apart;
+* rows: steps of 96 bytes, see `bf12`.
+
+A decoder interleaves lower and upper bytes by the instruction that every SIMD set has for it, in registers of 16, 32
+or 64 bytes, and stores BF16 words in the order in which `vectors.decode_half` wants them. So that all of these store
+whole runs, the bytes of a step stand in the order `ORDER`; an exception's place is that of its word after decoding.
+
+A matrix that would not be smaller than plain BF16 is not packed (`cplab.kernels.packing`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cplab.formats import bf12, bf12_packing
+from cplab.kernels.tiles import UNIT
+
+#: Bytes of a unit's head without exceptions, and where the places of exceptions stand in it.
+HEAD_BYTES, STARTS_AT = 64, 16
+#: Longer rows are not packed: the decoder's buffer lies on the stack.
+MOST_COLUMNS = 4096
+_LINE = 64
+_COLUMN = np.arange(bf12.STEP)
+#: Where the word of column k of a step stands after decoding: of each 32, the two halves in turn.
+WORD_OF = _COLUMN // 32 * 32 + _COLUMN % 16 * 2 + _COLUMN % 32 // 16
+#: Where its byte stands before: of 16 bytes, the lower 8 become 8 of the first 32 words, the upper 8 of the second.
+ORDER = WORD_OF % 32 // 8 * 16 + WORD_OF // 32 * 8 + WORD_OF % 8
+
+
+def rows_bytes(n: int) -> int:
+    """Bytes of a unit's rows of n columns."""
+    return UNIT * bf12.STEP_BYTES * -(-n // bf12.STEP)
+
+
+def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int]:
+    """BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`, as ``[rows / 16, unit bytes]``; and how many exceptions."""
+    rows, n = words.shape
+    units = rows // UNIT
+    packed = bf12_packing.planes(words, ORDER)
+    starts = np.zeros((units, UNIT + 1), np.int64)
+    starts[:, 1:] = packed.counts.reshape(units, UNIT).cumsum(1)
+    most = int(starts[:, -1].max(initial=0))
+    head = -(-(HEAD_BYTES + bf12.EXCEPTION_BYTES * most) // _LINE) * _LINE
+    size = head + rows_bytes(n)
+    out = np.zeros((units, size), np.uint8)
+    out[:, :UNIT] = packed.bases.reshape(units, UNIT)
+    out[:, STARTS_AT : STARTS_AT + 2 * (UNIT + 1)] = _bytes(starts.astype(np.uint16))
+    places = packed.exceptions.copy()
+    columns = packed.exceptions[:, 0].astype(np.int64)
+    places[:, 0] = columns // bf12.STEP * bf12.STEP + WORD_OF[columns % bf12.STEP]
+    room = np.arange(most) < starts[:, -1:]
+    listed = np.zeros((units, most, 2), np.uint16)
+    listed[room] = places
+    out[:, HEAD_BYTES : HEAD_BYTES + bf12.EXCEPTION_BYTES * most] = _bytes(listed.reshape(units, -1))
+    out[:, head:] = packed.steps.reshape(units, -1)
+    return out, len(packed.exceptions)
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).view(np.uint8)
