@@ -43,6 +43,10 @@ def quality(
     hidden: Annotated[
         Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")
     ] = None,
+    decoder: Annotated[
+        Path | None,
+        typer.Option("--decoder", metavar="DIR", help="A 12 Hz speech tokenizer: the recorded codes' sound, compared."),
+    ] = None,
     by_matrices: Annotated[
         bool, typer.Option("--sensitivity", help="One class of matrices quantised at a time, instead of variants.")
     ] = False,
@@ -75,6 +79,7 @@ def quality(
         talker=talker,
         recorded=codes,
         hidden=hidden,
+        decoder=decoder,
         files=files or [],
         timeout_s=timeout or TIMEOUT_S,
     )

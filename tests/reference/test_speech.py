@@ -162,3 +162,34 @@ def test_sounds_of_other_lengths_are_refused():
 
     with pytest.raises(BadInputError, match="equal lengths"):
         speech_distance(np.zeros(4000, np.float32), np.zeros(4001, np.float32), 24000)
+
+
+def test_quality_compares_the_sound_of_recorded_codes(tmp_path, tokenizer, capsys):
+    """Speech decoder and code predictor agree on 16 codebooks; the model is small and has the real ones' count."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "cplab"))
+    from official_checkpoints import SPECS
+    from official_checkpoints import saved as saved_checkpoint
+
+    from bench.cli import app
+    from bench.records.quality import Quality
+
+    saved_checkpoint(tmp_path / "m", SPECS["0.6B-like"])
+    np.save(tmp_path / "codes.npy", some_codes(6))
+    asked = ["quality", "--model", str(tmp_path / "m"), "-t", "1", "--rollout", "0", "--frames", "6"]
+    asked += ["--codes", str(tmp_path / "codes.npy"), "--out", str(tmp_path / "out")]
+    assert run(app, [*asked, "--variants", "kv_bf16,kv_q4_0", "--decoder", str(tokenizer[0])]) == 0
+    (file,) = (tmp_path / "out").rglob("quality.json")
+    same, other = (cell.audio for cell in Quality.model_validate_json(file.read_text()).cells)
+    assert (same.seconds, same.rmse, same.mel_db) == (pytest.approx(0.48), 0, 0)
+    assert same.cosine == pytest.approx(1, abs=1e-12)
+    assert other.cosine < 1
+    assert other.rmse > 0
+    assert other.mel_db > 0
+    assert "as sound, beside float32's" in capsys.readouterr().out
+
+
+def test_a_decoder_without_recorded_codes_is_refused(tmp_path, tokenizer, capsys):
+    from bench.cli import app
+
+    assert run(app, ["quality", "--model", "synthetic:tiny", "--decoder", str(tokenizer[0])]) == 1
+    assert "--decoder goes with --codes" in capsys.readouterr().err
