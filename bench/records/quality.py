@@ -183,13 +183,13 @@ class AudioDistance(Frozen):
 
     Attributes:
         seconds: of sound.
-        cosine: of the samples; NaN where one is silence.
+        cosine: of the samples; None where one is silence.
         rmse: of the samples, full scale being 1.
         mel_db: mean difference of 80 mel bands in decibels.
     """
 
     seconds: float
-    cosine: float
+    cosine: float | None
     rmse: float
     mel_db: float
 
