@@ -157,8 +157,8 @@ def _heat(
 
 
 def _shade_of_nats(value: float) -> float:
-    """From a ten-thousandth of a nat (nothing) to one nat (another distribution), by powers of ten."""
-    return 0.0 if value <= 1e-4 else min(1.0, (math.log10(value) + 4) / 4)
+    """From a thousandth of a nat (next to nothing) to one nat (another distribution), by powers of ten."""
+    return 0.0 if value <= 1e-3 else min(1.0, (math.log10(value) + 3) / 3)
 
 
 def _where(found: TeacherForced) -> str:

@@ -6,6 +6,7 @@ chosen there. In a loop they would soon say different things, whose samples have
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,12 @@ def audio_distance(job: QualityJob, spec: Spec, said: Answers, truth: Truth) -> 
     cb0 = read_codes(Path(job.recorded), spec, decoder.codebook_size)[: len(truth), 0]
     theirs, ours = (decoder.decode(_whole(cb0, codes)) for codes in (truth.chosen, said.codes))
     found = speech_distance(theirs, ours, decoder.rate_hz)
-    return AudioDistance(seconds=len(ours) / decoder.rate_hz, cosine=found.cosine, rmse=found.rmse, mel_db=found.mel_db)
+    return AudioDistance(
+        seconds=len(ours) / decoder.rate_hz,
+        cosine=None if math.isnan(found.cosine) else found.cosine,
+        rmse=found.rmse,
+        mel_db=found.mel_db,
+    )
 
 
 def _whole(cb0: Int32, codes: Int32) -> Int32:

@@ -18,7 +18,7 @@ from bench.quality.shared_file import load_shared
 from bench.quality.talkers import rollout_talker
 from bench.quality.teacher_forced import Answers, answers, figures
 from bench.records import CheckResult, GateOutcome
-from bench.records.quality import NaiveDistance, QualityCell
+from bench.records.quality import NaiveDistance, QualityCell, TeacherForced
 from cplab.gating import CellGate, gate_cell
 from cplab.golden import Golden, load_golden
 from cplab.golden_making import golden_for
@@ -59,6 +59,10 @@ def run_cell(job: QualityJob) -> QualityCell:
     naive = found.get("naive")
     if naive is not None and not naive.passed:
         reasons.append(naive.detail)
+    pinned = found.get("teacher_forced")
+    if found["exact"] and pinned is not None and not _has_the_bits(pinned):
+        found["exact"] = False
+        reasons.append(f"right on the gate's {job.gate_frames} frames, and other logits than the law's on the golden's")
     if not takes_forced(gate.predictor):
         found["reason"] = "it takes no forced codes: free-running figures only"
     if reasons:
@@ -117,6 +121,11 @@ def _naive(judged: _Judged, said: Answers, job: QualityJob) -> NaiveDistance | N
     naive = Naive(judged.model, kind, getattr(judged.gate.predictor, "head_format", ""))
     truth = load_shared(Path(job.shared)).golden
     return naive_distance(said.logits, truth, naive, kind) if np.isfinite(said.logits).all() else None
+
+
+def _has_the_bits(found: TeacherForced) -> bool:
+    """Whether every logit is the law's: no distance from it at all."""
+    return found.agreement.value == 1 and found.rmse is not None and found.rmse.value == 0
 
 
 def _outcome(cell: CellGate) -> GateOutcome:

@@ -100,7 +100,8 @@ def _audio(cells: list[QualityCell], recorded: str) -> Table:
     for cell in cells:
         found = cell.audio
         if found is not None:
-            numbers = f"{found.seconds:.1f}", f"{found.cosine:.6f}", f"{found.rmse:.3g}", f"{found.mel_db:.3g}"
+            cosine = "-" if found.cosine is None else f"{found.cosine:.6f}"
+            numbers = f"{found.seconds:.1f}", cosine, f"{found.rmse:.3g}", f"{found.mel_db:.3g}"
             table.add_row(cell.variant, *numbers)
     return table
 

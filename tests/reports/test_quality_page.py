@@ -1,0 +1,222 @@
+"""The quality page: what stands first, the front, the recommendation, the heat maps. All figures are made up."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from made_up_runs import cell as timed
+from made_up_runs import summary
+from test_report_html import HOSTILE, Document
+
+from bench.records import GateOutcome, ModelFacts
+from bench.records.quality import (
+    Collapse,
+    Estimate,
+    FloatRollout,
+    FreeRunning,
+    NaiveDistance,
+    Quality,
+    QualityCell,
+    QualityFacts,
+    Rollout,
+    TeacherForced,
+)
+from reports.quality_page import NO_RUN, make_quality_page, render_quality_html, render_quality_markdown
+from reports.quality_points import best_within, points
+
+SEEDED = "This model is made from a seed: these figures are about arithmetic, not about speech."
+PASSES = 15
+
+
+def estimate(value, width=0.02):
+    return Estimate(value=value, lo=value - width, hi=min(1.0, value + width))
+
+
+def pinned(agreement, **changes):
+    fields = {
+        "frames": 33,
+        "rows": 495,
+        "non_finite": 0,
+        "agreement": estimate(agreement),
+        "agreement_by_codebook": [agreement] * (PASSES - 1) + [0.5],
+        "agreement_by_margin": estimate(min(1.0, agreement + 0.02)),
+        "top5": estimate(agreement),
+        "kl": Estimate(value=0.004, lo=0.0035, hi=0.0045),
+        "kl_p99": 0.007,
+        "kl_worst": 0.5,
+        "kl_worst_at": (26, 8),
+        "kl_by_codebook": [0.004] * PASSES,
+        "delta_p_rms": 0.01,
+        "rmse": Estimate(value=0.09, lo=0.08, hi=0.1),
+        "cosine": estimate(0.999, 0.0001),
+    }
+    return TeacherForced(**(fields | changes))
+
+
+def judged(variant, agreement, **changes):
+    own = Collapse(frames=500, distinct=499, repeats=1, codes_used=6000, non_finite=0)
+    fields = {
+        "variant": variant,
+        "format": variant.removeprefix("kv_"),
+        "arithmetic": variant.removeprefix("kv_"),
+        "tier": "exact",
+        "threads": 2,
+        "status": "pass",
+        "gate": GateOutcome(status="pass", detail="30/30 codes match"),
+        "teacher_forced": pinned(agreement),
+        "free_running": FreeRunning(
+            frames=33,
+            failed=0,
+            agreement=estimate(0.6),
+            agreement_by_codebook=[0.6] * PASSES,
+            frames_matched=10,
+            first_difference=[7, *[1] * 14],
+            codes_before=Estimate(value=9.3, lo=7.6, hi=10.9),
+        ),
+        "naive": NaiveDistance(
+            format="q8_0", rmse=0.088, agreement=0.91, ratio=1.04, ratio_frame=3, ratio_median=1.0, allowed=2.0,
+            passed=True, detail="within",
+        ),
+        "rollout": Rollout(
+            window=50, own=own, agreement=[0.01] * 10, first_difference=0, along_every=5,
+            along_agreement=[0.93] * 9 + [0.88], along_kl=[0.004] * 10,
+        ),
+    }  # fmt: skip
+    return QualityCell(**(fields | changes))
+
+
+def quality(cells, synthetic=True, **changes):
+    model = ModelFacts(name="synthetic:0.6b", spec={}, digest="d" * 16, synthetic=synthetic)
+    facts = QualityFacts(
+        command="python -m bench quality", started_utc="2026-12-02T12:00:00Z", elapsed_s=90.0, commit="abcdef012",
+        dirty=False, tool_version="0.1.0", threads=2, golden="synthetic-0.6b.npz", golden_reference="torch",
+        golden_frames=33, golden_distinct=31, law_by="the oracle",
+    )  # fmt: skip
+    own = Collapse(frames=500, distinct=500, repeats=0, codes_used=6100, non_finite=0)
+    loop = FloatRollout(talker="a seeded stand-in", own=own, unrelated=0.001)
+    fields = {"warning": SEEDED if synthetic else "", "model": model, "facts": facts, "float_rollout": loop}
+    return Quality(**(fields | {"cells": cells} | changes))
+
+
+def run():
+    """kv_q8_0 fast and near, kv_q4_0 faster and far, one exact on the front and one that is slower than it."""
+    return summary(
+        [
+            timed("kv_q4_0", 2, 20.0, arithmetic="q4_0", exact=False),
+            timed("kv_q8_0", 2, 30.0, arithmetic="q8_0", exact=False),
+            timed("recompute_q8_0", 2, 90.0, arithmetic="q8_0", exact=False),
+            timed("kv_bf16", 2, 60.0),
+            timed("kv_f32", 2, 120.0),
+            timed("nobody_measured", 2, 10.0, arithmetic="theirs", tier="quality", exact=False),
+        ]
+    )
+
+
+CELLS = [judged("kv_q8_0", 0.92), judged("kv_q4_0", 0.43)]
+
+
+@pytest.fixture(scope="module")
+def page():
+    return make_quality_page(quality(CELLS), run())
+
+
+def test_the_first_words_are_that_seeded_weights_are_no_speech(page):
+    assert render_quality_markdown(page).splitlines()[0] == f"**{SEEDED}**"
+    html = render_quality_html(page)
+    assert html.index(SEEDED) < html.index("<h1>")
+    assert SEEDED in page.cannot_tell
+
+
+def test_a_trained_models_page_has_no_such_warning():
+    own = make_quality_page(quality(CELLS, synthetic=False), run())
+    assert "seed: these" not in render_quality_html(own)
+    assert render_quality_markdown(own).startswith("# ")
+
+
+def test_the_page_is_whole_and_loads_nothing(page):
+    text = render_quality_html(page)
+    document = Document(text)
+    assert len(document.ids) == len(set(document.ids))
+    assert set(document.references) <= set(document.ids)
+    assert not {tag for tag, _ in document.tags} & {"script", "link", "img", "iframe"}
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(svg)
+    assert text.count("<svg") == 2
+    assert text == render_quality_html(page)
+
+
+def test_points_are_on_the_front_where_none_is_both_faster_and_nearer():
+    placed = {point.variant: point for point in points(quality(CELLS), run())}
+    assert {name for name, point in placed.items() if point.front} == {"kv_q4_0", "kv_q8_0", "kv_bf16"}
+    assert placed["kv_f32"].agreement.value == 1
+    assert placed["recompute_q8_0"].agreement == placed["kv_q8_0"].agreement
+    assert "nobody_measured" not in placed
+
+
+@pytest.mark.parametrize(("budget", "best"), [(10, None), (25, "kv_q4_0"), (50, "kv_q8_0"), (1000, "kv_bf16")])
+def test_the_best_within_a_budget_is_the_nearest_and_then_the_fastest(budget, best):
+    found = best_within(points(quality(CELLS), run()), budget)
+    assert (found.variant if found else None) == best
+
+
+def test_a_budget_is_kept_by_the_whole_interval():
+    placed = points(quality(CELLS), run())
+    assert best_within(placed, 30.0).variant == "kv_q4_0"
+
+
+def test_the_recommendation_names_its_budget_and_where_that_comes_from(page):
+    assert page.recommendation.startswith("kv_q8_0 on 2 keeps most within ")
+    assert "talker" in page.recommendation
+    assert page.recommendation in render_quality_markdown(page)
+
+
+def test_without_a_run_it_says_how_to_have_times():
+    own = make_quality_page(quality(CELLS))
+    assert own.chart is None
+    assert own.recommendation == NO_RUN
+    assert "<svg" not in render_quality_html(own)
+
+
+def test_heat_maps_have_every_codebook_and_worse_is_darker(page):
+    agreement = page.heats[0]
+    assert agreement.columns == ["variant", *(f"CB{g}" for g in range(1, 16))]
+    name, entries = agreement.rows[0]
+    assert name == "kv_q8_0"
+    assert entries[0] == ("92", pytest.approx(0.08))
+    assert entries[-1] == ("50", 0.5)
+    along = page.heats[-1]
+    assert along.columns[1:3] == ["0–", "50–"]
+    assert along.rows[0][1][-1] == ("88", pytest.approx(0.12))
+    assert "--shade:50%" in render_quality_html(page)
+
+
+def test_rows_that_are_not_finite_are_told_and_no_distance_is(page):
+    bad = pinned(0.9, non_finite=15, kl=None, kl_p99=None, kl_worst=None, kl_worst_at=None, kl_by_codebook=[],
+                 rmse=None, cosine=None, top5=None, delta_p_rms=None)  # fmt: skip
+    own = make_quality_page(quality([judged("kv_q8_0", 0.92, teacher_forced=bad)]))
+    text = render_quality_markdown(own)
+    assert "15 of 495 rows not finite" in text
+    assert [heat.title for heat in own.heats if "divergence" in heat.title] == []
+
+
+def test_what_failed_stands_there_with_its_reason():
+    crashed = QualityCell(
+        variant="llama_kv_q4_0", format="q4_0", arithmetic="llama_kv_q4_0", tier="quality", threads=2, status="crash",
+        reason="killed by SIGSEGV",
+    )  # fmt: skip
+    own = make_quality_page(quality([crashed]))
+    assert own.headline == "No variant was measured."
+    assert "killed by SIGSEGV" in render_quality_html(own)
+
+
+def test_foreign_text_stays_text():
+    own = make_quality_page(quality([judged("kv_q8_0", 0.92, status="fail", reason=HOSTILE)]))
+    assert not any(tag == "script" for tag, _ in Document(render_quality_html(own)).tags)
+    assert "<script" not in render_quality_markdown(own)
+
+
+def test_what_is_called_exact_cannot_have_other_codes():
+    with pytest.raises(ValueError, match="called exact, and other codes"):
+        judged("kv_bf16", 0.99, exact=True)
