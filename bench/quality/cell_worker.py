@@ -56,9 +56,7 @@ def run_cell(job: QualityJob) -> QualityCell:
     gate = gate_cell(variant, model, job.threads, golden=golden if job.golden else None, frames=job.gate_frames)
     found = _measured(job, _Judged(variant, model, golden, gate))
     reasons = [gate.report.detail()] if not gate.report.passed else []
-    naive = found.get("naive")
-    if naive is not None and not naive.passed:
-        reasons.append(naive.detail)
+    reasons += _wrong(found)
     pinned = found.get("teacher_forced")
     if found["exact"] and pinned is not None and not _has_the_bits(pinned):
         found["exact"] = False
@@ -121,6 +119,19 @@ def _naive(judged: _Judged, said: Answers, job: QualityJob) -> NaiveDistance | N
     naive = Naive(judged.model, kind, getattr(judged.gate.predictor, "head_format", ""))
     truth = load_shared(Path(job.shared)).golden
     return naive_distance(said.logits, truth, naive, kind) if np.isfinite(said.logits).all() else None
+
+
+def _wrong(found: dict[str, Any]) -> list[str]:
+    """What no variant may do: be further away than is allowed, or have logits that are not finite."""
+    naive, rolled = found.get("naive"), found.get("rollout")
+    wrong = [naive.detail] if naive is not None and not naive.passed else []
+    for name in ("teacher_forced", "recorded"):
+        pinned = found.get(name)
+        if pinned is not None and pinned.non_finite:
+            wrong.append(f"{pinned.non_finite} of {pinned.rows} {name.replace('_', '-')} rows are not finite")
+    if rolled is not None and rolled.own.non_finite:
+        wrong.append(f"rollout: {rolled.own.stopped or f'{rolled.own.non_finite} rows are not finite'}")
+    return wrong
 
 
 def _has_the_bits(found: TeacherForced) -> bool:

@@ -22,6 +22,7 @@ from cplab.cb0 import Rules
 from cplab.errors import NonFiniteLogitsError
 from cplab.model import Model
 from cplab.orchestrate import Embeddings, Speaks, Speech, seeded_prompt
+from cplab.sampling import Noise
 from cplab.variant import CodePredictor, Trace, WeightStream
 
 FRAMES = 500
@@ -72,7 +73,7 @@ class _Listening:
         *,
         forced: Int32 | None = None,
         trace: Trace | None = None,
-        noise: Float32 | None = None,
+        noise: Noise | None = None,
     ) -> Int32:
         trace = Trace()
         codes = self._predictor.predict(hidden, cb0_embed, forced=forced, trace=trace, noise=noise)

@@ -17,6 +17,7 @@ from bench.quality.rollout import FRAMES
 from bench.records.quality import Quality, QualityCell, QualityFacts
 from cplab import __version__
 from cplab.errors import CplabError
+from cplab.formats import FORMATS
 from cplab.variant import Variant, variants
 
 SEEDED = (
@@ -173,6 +174,6 @@ def usual_variants() -> list[Variant]:
     """One variant of each quantised law, with a KV cache where there is one: the others of a law have the same bits."""
     by_law: dict[str, Variant] = {}
     for one in sorted(variants().values(), key=lambda v: not v.name.startswith("kv_")):
-        if one.tier == "exact" and one.arithmetic not in ("f32", "stored"):
+        if one.tier == "exact" and one.arithmetic in FORMATS and FORMATS[one.arithmetic].blocks is not None:
             by_law.setdefault(one.arithmetic, one)
     return list(by_law.values())

@@ -197,8 +197,9 @@ class AudioDistance(Frozen):
 class QualityCell(Frozen):
     """One implementation.
 
-    ``status`` is ``pass`` where the gate passed and the distance is within that of twice the naive implementation,
-    ``fail`` where one is not so, ``crash`` where the worker died, ``skip`` where something is not installed.
+    ``status`` is ``pass`` where the gate passed, all logits are finite and the distance is within twice the naive
+    implementation's, ``fail`` where one is not so, ``crash`` where the worker died, ``skip`` where something is not
+    installed.
     """
 
     variant: str
