@@ -11,6 +11,7 @@ from rich.table import Table
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
 from bench.cli_quality import quality, quality_report
+from bench.cli_recipe import recipe
 from bench.cli_reporting import history, report
 from cplab.cachedir import require_writable
 from cplab.commandline import (
@@ -36,6 +37,7 @@ app.command()(report)
 app.command()(history)
 app.command()(quality)
 app.command("quality-report")(quality_report)
+app.command()(recipe)
 
 
 @app.command("list")

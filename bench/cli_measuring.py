@@ -83,7 +83,7 @@ def sweep(
     """Gate and measure the variants on this machine, and write a report."""
     if resume:
         return _resume(context, out, timeout)
-    from bench.choosing import chosen_variants, contenders_of
+    from bench.choosing import chosen_variants, contenders_of, without_mixes
     from bench.cpu_topology import thread_list
     from bench.options import QUICK_BUDGET_S
     from bench.since import changed_since
@@ -92,10 +92,12 @@ def sweep(
     if talker and no_talker:
         raise CplabError("--talker and --no-talker: one of them")
     counts = positive_list(threads) if threads else None
-    contenders, left_out = contenders_of(chosen_variants(variants, files)), list[str]()
+    chosen = chosen_variants(variants, files)
+    chosen, left_out = (chosen, []) if variants.strip() else without_mixes(chosen, model)
+    contenders = contenders_of(chosen)
     if since:
         contenders, same = changed_since(since, contenders)
-        left_out = [f"{name}: its sources are those of {since}" for name in same]
+        left_out += [f"{name}: its sources are those of {since}" for name in same]
         if not contenders:
             console.print(f"nothing to measure: no variant's sources differ from those of {since}", highlight=False)
             return GOOD

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bench.cli_options import Files, Golden, Model, TimeoutS
+from bench.cli_recipe import Fit, Formats, Grain, sensitivity
 from cplab.cachedir import replacing, require_writable
 from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console
 from cplab.errors import CplabError
@@ -42,6 +43,16 @@ def quality(
     hidden: Annotated[
         Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")
     ] = None,
+    decoder: Annotated[
+        Path | None,
+        typer.Option("--decoder", metavar="DIR", help="A 12 Hz speech tokenizer: the recorded codes' sound, compared."),
+    ] = None,
+    by_matrices: Annotated[
+        bool, typer.Option("--sensitivity", help="One class of matrices quantised at a time, instead of variants.")
+    ] = False,
+    formats: Formats = "q8_0,q4_0",
+    grain: Grain = "class",
+    fit: Fit = None,
     run: Run = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("reports/quality"),
     files: Files = None,
@@ -54,6 +65,9 @@ def quality(
     from bench.quality.run import Asked, measure_quality, usual_variants
     from bench.quality.show import print_outcome, print_quality
 
+    if by_matrices:
+        file = _new_folder(out) / "sensitivity.json"
+        return sensitivity(model, golden, frames, codes, hidden, fit, threads, formats, grain, file)
     named = chosen_variants("" if variants.strip() == "all" else variants, files)
     asked = Asked(
         model=model,
@@ -65,6 +79,7 @@ def quality(
         talker=talker,
         recorded=codes,
         hidden=hidden,
+        decoder=decoder,
         files=files or [],
         timeout_s=timeout or TIMEOUT_S,
     )

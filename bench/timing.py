@@ -111,12 +111,12 @@ def _make_ready(job: Job, variant: Variant, model: Model, started: float) -> _Re
     from cplab.golden_making import golden_for
     from cplab.kernels import compiling
 
-    as_it_is = not job.lossy and law_of(variant) == "f32"
+    as_it_is = not job.lossy and law_of(variant, model) == "f32"
     judged, lossy = (model, 0) if as_it_is else model.repacked(variant.format)
     if as_it_is and job.golden:
         golden = load_golden(Path(job.golden))
     else:
-        golden = golden_for(judged, LOSSY_FRAMES, law_of(variant))  # the gate's, found again
+        golden = golden_for(judged, LOSSY_FRAMES, law_of(variant, model))  # the gate's, found again
     predictor = variant.build(judged, job.threads)
     compile_s = compiling.compile_seconds()
     load_s = time.perf_counter() - started - compile_s

@@ -1,4 +1,4 @@
-"""``python -m cplab``: golden files, validation, what is in a model file, and checkpoints as GGUF files."""
+"""``python -m cplab``: golden files, validation, what is in a model file, checkpoints as GGUF files, and sound."""
 
 from __future__ import annotations
 
@@ -168,6 +168,13 @@ def export(
     matrices: Annotated[
         str | None, typer.Option("--format", help="bf16, f16, f32, q8_0 or q4_0; default: as stored, bit for bit.")
     ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Formats by class of matrices, a line each; see the README.")
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(metavar="FRAMES", help="Fit Q4_0 to what matrices read: a golden file's frames, or seeded."),
+    ] = None,
     talker: Annotated[Path | None, typer.Option(help="Write the talker too, as a qwen3 of llama.cpp.")] = None,
     kazeia: Annotated[Path | None, typer.Option(help="Folder for the Kazeia engine's three files, F16.")] = None,
 ) -> int:
@@ -176,8 +183,10 @@ def export(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from cplab.export import planned
+    from cplab.recipe import read_recipe
 
-    parts = planned(folder, output, matrices=matrices, talker=talker, kazeia=kazeia)
+    mixed = None if recipe is None else read_recipe(recipe)
+    parts = planned(folder, output, matrices=matrices, recipe=mixed, fit=fit, talker=talker, kazeia=kazeia)
     columns = (TextColumn("writing {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     for part in parts:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -281,6 +290,32 @@ def orchestrate(
     if out is not None:
         write_files(out, run, asked, against, pools)
     return GOOD if against is None or against.sums_are_right else GATE_FAILED
+
+
+@app.command()
+def wav(
+    codes: Annotated[Path, typer.Option(metavar="FILE.npy", help="Codes [N, 16], as orchestrate --out writes them.")],
+    decoder: Annotated[
+        Path, typer.Option(metavar="DIR", help="A 12 Hz speech tokenizer, or a checkpoint's folder with one in it.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the .wav goes, mono, 16 bits.")],
+) -> int:
+    """Turn codes into sound by the official decoder."""
+    from cplab.cachedir import require_writable
+    from cplab.speech import SpeechDecoder, load_codes, write_wav
+
+    require_writable(output)
+    found = load_codes(codes)
+    speech = SpeechDecoder(decoder)
+    audio = speech.decode(found)
+    write_wav(output, audio, speech.rate_hz)
+    console.print(
+        f"{output}: {len(audio) / speech.rate_hz:.2f} s at {speech.rate_hz} Hz, {len(found)} frames, "
+        f"largest sample {abs(audio).max():.3f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return GOOD
 
 
 def main() -> None:

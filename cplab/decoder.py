@@ -25,7 +25,7 @@ from cplab.errors import (
     NonFiniteLogitsError,
     ThreadsUnavailableError,
 )
-from cplab.formats import format_named
+from cplab.formats import STORED, format_named
 from cplab.kernels import compiling as kernels
 from cplab.kernels import plan as p
 from cplab.kernels import sampling, stages, team, units
@@ -57,7 +57,7 @@ class Decoder:
     Args:
         model: the weights.
         threads: team size, 1 or more.
-        format: a name of `cplab.formats`.
+        format: a name of `cplab.formats`, or ``stored``: each matrix in the format that the model has it in.
         recompute: run all positions through the layers in every pass, as an engine without a KV cache does.
         ahead_bytes: prefetch distance; changes times, never bits. Default: what `cplab.tuning` found on this machine,
             or four rows of the residual's width, which is what a one-token tile reads next.
@@ -77,19 +77,21 @@ class Decoder:
         if any(n % 32 for n in (spec.hidden, spec.intermediate, spec.head_dim, spec.talker_hidden)):
             raise BadInputError(f"the kernels need widths that are multiples of 32: {spec}")
         self.model, self.threads, self.recompute = model, threads, recompute
-        self.format = format_named(format)
+        chosen = None if format == STORED else format_named(format)
         self.passes_per_frame = spec.passes
         self._together = True
         self._pid = os.getpid()
-        self._weights = StreamedWeights(model, self.format)
+        self._weights = StreamedWeights(model, chosen)
         self.engine_note = self._weights.note
         self.bytes_per_frame = sum(s.rows * s.row_bytes for s in self.streams())
-        self._kind = KINDS.get(self.format.code)
+        self._codes = {kind.code for kind in self._weights.kinds}
         self._plan = np.zeros(p.SIZE, np.int64)
         self._arrays: dict[int, NDArray[Any]] = {}
         self._describe(spec)
-        self.tuning_key = tuning_key(format, threads, spec)
-        self.ahead_bytes = ahead_bytes or found_distance(self.tuning_key) or 4 * row_bytes(self.format, spec.hidden)
+        held = format if chosen else f"{format} ({self.bytes_per_frame} bytes a frame)"
+        self.tuning_key = tuning_key(held, threads, spec)
+        widest = max(row_bytes(kind, spec.hidden) for kind in self._weights.kinds)
+        self.ahead_bytes = ahead_bytes or found_distance(self.tuning_key) or 4 * widest
         self._batch = 0
         self._reserve(1)
 
@@ -215,7 +217,6 @@ class Decoder:
         plan[p.VOCAB], plan[p.PASSES], plan[p.POSITIONS] = spec.vocab, spec.passes, spec.positions
         plan[p.TALKER_HIDDEN], plan[p.PROJECTED] = spec.talker_hidden, spec.projected
         plan[p.RECOMPUTE], plan[p.CLOCK] = self.recompute, time.CLOCK_MONOTONIC
-        plan[p.OFFSET] = self._kind.offset if self._kind else 0
         plan[p.UNIT_CODE], plan[p.STAGE_CODE] = units.unit.address, stages.run_stage.address
         plan[p.DRAW_CODE] = sampling.draw.address
         self._point(p.MATRICES, self._weights.matrices)
@@ -274,8 +275,9 @@ class Decoder:
         self._plan[p.BATCH] = self._batch = B
 
     def _records_bytes(self, n: int, T: int) -> int:
-        """Bytes of a panel of n quantised activations; 0 where the arithmetic is float32."""
-        return columns_padded(self.format.code, n) // STEP * T * RECORD_BYTES if self._kind else 0
+        """Bytes of a panel of n quantised activations; 0 where no matrix takes any."""
+        columns = max((columns_padded(code, n) for code in self._codes if code in KINDS), default=0)
+        return columns // STEP * T * RECORD_BYTES
 
     def _point(self, index: int, array: NDArray[Any]) -> None:
         self._arrays[index] = array

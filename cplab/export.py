@@ -8,16 +8,17 @@ temporary name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.errors import BadInputError
+from cplab.errors import BadInputError, UnpackableError
 from cplab.formats import FORMATS, Format, format_named
 from cplab.model import Model, Tensor
+from cplab.recipe import Recipe
 from cplab.sources import gguf_writing as writing
 from cplab.sources.checkpoint import Checkpoint, code_predictor, open_checkpoint
 from cplab.sources.dialects import KAZEIA, OWN
@@ -25,6 +26,8 @@ from cplab.sources.gguf_reading import SYNTHETIC_KEY
 from cplab.sources.talker import Qwen3, qwen3_name, talker_of
 
 Progress = Callable[[int], None]
+#: Mean square inputs ``[columns]`` by the names of matrices.
+Energies = dict[str, NDArray[np.float64]]
 
 #: Kazeia's three parts. The engine's own files are not published; `cplab.sources.parts` says what is read.
 KAZEIA_LAYERS, KAZEIA_HEADS, KAZEIA_TABLES = "cp_f16.gguf", "cp_heads_f16.gguf", "cp_codec_embd_f16.gguf"
@@ -85,6 +88,7 @@ class Part:
         keys: the other metadata.
         tensors: under their names in the checkpoint.
         declared: the same tensors as the file announces them.
+        energies: mean square inputs by column, to which Q4_0 blocks of these matrices are fitted.
     """
 
     path: Path
@@ -92,6 +96,7 @@ class Part:
     keys: dict[str, str | bool | int | float]
     tensors: list[Tensor]
     declared: list[writing.Declared]
+    energies: Energies = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +113,7 @@ class Part:
 
         def arrays() -> Iterator[NDArray[Any]]:
             for tensor, wanted in zip(self.tensors, self.declared, strict=True):
-                data, told = converted(tensor, wanted.format)
+                data, told = converted(tensor, wanted.format, self.energies.get(tensor.name))
                 done.append(told)
                 yield data
 
@@ -116,8 +121,15 @@ class Part:
         return done
 
 
-def converted(tensor: Tensor, target: Format) -> tuple[NDArray[Any], Written]:
+def converted(
+    tensor: Tensor, target: Format, energy: NDArray[np.float64] | None = None
+) -> tuple[NDArray[Any], Written]:
     """A tensor's data in another format, and what that did to it.
+
+    Args:
+        tensor: as it is.
+        target: as it is to be.
+        energy: mean square input of each column, to which Q4_0 blocks are fitted; None for the gguf package's blocks.
 
     Raises:
         BadInputError: a value is beyond the format's range.
@@ -126,7 +138,7 @@ def converted(tensor: Tensor, target: Format) -> tuple[NDArray[Any], Written]:
     if told.action == "copied":
         return tensor.data, told
     values = tensor.f32()
-    data = tensor.packed_values(target, values)
+    data = quantised(tensor, target, values, energy)
     if told.action == "widened":
         return data, told
     back = target.unpack(data)
@@ -140,11 +152,27 @@ def converted(tensor: Tensor, target: Format) -> tuple[NDArray[Any], Written]:
     return data, replace(told, changed=len(was), vanished=int(np.count_nonzero(now == 0)), furthest=furthest)
 
 
+def quantised(
+    tensor: Tensor, target: Format, values: NDArray[np.float32], energy: NDArray[np.float64] | None
+) -> NDArray[Any]:
+    """A tensor's values in a format; arguments and errors as of `converted`."""
+    if energy is None or target.name != "q4_0" or target is tensor.format:
+        return tensor.packed_values(target, values)
+    from cplab.formats import fitting  # numba is imported when something is packed, not before
+
+    try:
+        return fitting.pack(values, energy)
+    except UnpackableError as error:
+        raise UnpackableError(f"{tensor.name}: {error}") from error
+
+
 def planned(
     folder: Path,
     output: Path | None,
     *,
     matrices: str | None = None,
+    recipe: Recipe | None = None,
+    fit: str | None = None,
     talker: Path | None = None,
     kazeia: Path | None = None,
 ) -> list[Part]:
@@ -154,6 +182,8 @@ def planned(
         folder: the checkpoint's.
         output: the code predictor's file.
         matrices: format of what is no vector, in ``output`` and ``talker``; None keeps each tensor's own.
+        recipe: formats by class of matrices, in ``output``; what it does not name is as ``matrices`` says.
+        fit: frames by whose inputs Q4_0 blocks in ``output`` are fitted (`cplab.input_energy.input_energies`).
         talker: the talker's file.
         kazeia: folder of the three files of the Kazeia engine's layout.
 
@@ -164,10 +194,14 @@ def planned(
     """
     if output is None and talker is None and kazeia is None:
         raise BadInputError("nothing to write: give -o FILE, --talker FILE or --kazeia DIR")
-    if matrices is not None and not format_named(matrices).in_files:
-        raise BadInputError(f"--format {matrices}: a form of memory that no file holds; export bf16, which is as exact")
+    if matrices is not None:
+        _require_in_files("--format", matrices)
+    if output is None and (recipe is not None or fit is not None):
+        raise BadInputError("--recipe and --fit are of the code predictor's file, which is not asked for: -o FILE")
+    for name in () if recipe is None else recipe.formats.values():
+        _require_in_files("--recipe", name)
     checkpoint = open_checkpoint(folder)
-    parts = [code_predictor_part(checkpoint, output, matrices)] if output is not None else []
+    parts = [code_predictor_part(checkpoint, output, matrices, recipe, fit)] if output is not None else []
     if talker is not None:
         parts.append(talker_part(checkpoint, talker, matrices))
     if kazeia is not None:
@@ -180,21 +214,45 @@ def planned(
     return parts
 
 
-def code_predictor_part(checkpoint: Checkpoint, path: Path, matrices: str | None = None) -> Part:
+def _require_in_files(option: str, name: str) -> None:
+    """Raise BadInputError for a format that there is not, or that no file holds."""
+    if not format_named(name).in_files:
+        raise BadInputError(f"{option} {name}: a form of memory that no file holds; export bf16, which is as exact")
+
+
+def code_predictor_part(
+    checkpoint: Checkpoint,
+    path: Path,
+    matrices: str | None = None,
+    recipe: Recipe | None = None,
+    fit: str | None = None,
+) -> Part:
     """The code predictor as a file of the lab's own dialect.
 
     Args:
         checkpoint: where it comes from.
         path: where the file goes.
         matrices: format of what is no vector; None keeps each tensor's own.
+        recipe: formats by class of matrices; what it does not name is as ``matrices`` says.
+        fit: frames by whose inputs Q4_0 blocks are fitted; None for the gguf package's blocks.
 
     Raises:
+        BadInputError: the recipe names what the model does not have; ``fit`` with nothing in Q4_0.
+        GoldenError: the frames cannot be read.
         UnreadableModelError: the checkpoint does not hold a whole code predictor.
     """
-    return model_part(code_predictor(checkpoint), path, _named(checkpoint), matrices)
+    model = code_predictor(checkpoint)
+    part = model_part(model, path, _named(checkpoint), matrices, recipe)
+    if fit is None:
+        return part
+    if not any(tensor.format.name == "q4_0" for tensor in part.declared):
+        raise BadInputError("--fit is of Q4_0 blocks, and no matrix is to be in q4_0")
+    from cplab.input_energy import input_energies
+
+    return replace(part, energies=input_energies(model, fit))
 
 
-def model_part(model: Model, path: Path, name: str, matrices: str | None = None) -> Part:
+def model_part(model: Model, path: Path, name: str, matrices: str | None = None, recipe: Recipe | None = None) -> Part:
     """Any model as a file of the lab's own dialect.
 
     Args:
@@ -202,13 +260,17 @@ def model_part(model: Model, path: Path, name: str, matrices: str | None = None)
         path: where the file goes.
         name: ``general.name``.
         matrices: format of what is no vector; None keeps each tensor's own.
+        recipe: formats by class of matrices; what it does not name is as ``matrices`` says.
 
     Raises:
+        BadInputError: the recipe names what the model does not have.
         UnpackableError: rows of a matrix that are not made of the format's blocks.
     """
+    if recipe is not None:
+        recipe.require(model.spec)
     marks = {SYNTHETIC_KEY: True} if model.synthetic else {}
     keys: dict[str, str | bool | int | float] = {"general.name": name, **writing.spec_keys(model.spec), **marks}
-    return _part(path, writing.ARCHITECTURE, keys, model.tensors.values(), writing.gguf_name, matrices)
+    return _part(path, writing.ARCHITECTURE, keys, model.tensors.values(), writing.gguf_name, matrices, recipe)
 
 
 def talker_part(checkpoint: Checkpoint, path: Path, matrices: str | None = None) -> Part:
@@ -289,12 +351,14 @@ def _part(
     tensors: Iterable[Tensor],
     stored_name: Callable[[str], str],
     matrices: str | None,
+    recipe: Recipe | None = None,
 ) -> Part:
     kept = list(tensors)
     asked = None if matrices is None else format_named(matrices)
+    wanted = [(t, (recipe and recipe.of(t.name)) or asked or t.format) for t in kept]
     declared = [
-        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.name, t.shape, asked or t.format, t.format))
-        for t in kept
+        writing.Declared(stored_name(t.name), t.shape, writing.stored_as(t.name, t.shape, kind, t.format))
+        for t, kind in wanted
     ]
     return Part(path, architecture, keys, kept, declared)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cplab.formats import STORED
 from cplab.gate import judge
 from cplab.gate_report import Report
 from cplab.golden import Golden
 from cplab.golden_making import golden_for
 from cplab.model import Model
-from cplab.oracle_quantised import ARITHMETICS
+from cplab.oracle_quantised import ARITHMETICS, stored_law
 from cplab.validation import Validation, validate
 from cplab.variant import CodePredictor, Variant
 
@@ -70,7 +71,7 @@ def gate_cell(
         kept = validate(predictor, original, frames=at_least, same_model=False)
         return CellGate(report, predictor, original, 0, *kept.shares)
     rounded, lossy = model.repacked(variant.format)
-    law = law_of(variant)
+    law = law_of(variant, model)
     if not lossy and law == "f32":
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
@@ -83,8 +84,10 @@ def gate_cell(
     return CellGate(report, predictor, own, lossy, *kept.shares)
 
 
-def law_of(variant: Variant) -> str:
+def law_of(variant: Variant, model: Model) -> str:
     """The arithmetic whose oracle judges a variant; another engine's own rounding is held against float32."""
+    if variant.arithmetic == STORED:
+        return stored_law(model)
     return variant.arithmetic if variant.arithmetic in ARITHMETICS else "f32"
 
 
@@ -133,6 +136,6 @@ def validate_cell(variant: Variant, model: Model, threads: int, golden: Golden) 
     gated = gate_cell(variant, model, threads, golden=golden)
     # A golden in another arithmetic than float32 is of the rounded weights, or the gate had refused it.
     as_it_is = gated.lossy_weights == 0 or golden.arithmetic != "f32"
-    same_model = as_it_is and variant.tier != "quality" and law_of(variant) == golden.arithmetic
+    same_model = as_it_is and variant.tier != "quality" and law_of(variant, model) == golden.arithmetic
     found = validate(gated.predictor, golden, same_model=same_model)
     return ValidatedCell(variant, threads, golden, gated.report, gated.lossy_weights, found)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.errors import UnpackableError, UnreadableModelError
-from cplab.formats import Format, format_named
+from cplab.formats import STORED, Format, format_named
 from cplab.formats.format import differing
 from cplab.spec import Spec
 
@@ -134,7 +134,7 @@ class Model:
         return self.known_digest
 
     def repacked(self, format_name: str) -> tuple[Model, int]:
-        """This model with its matrices rounded to a format, and how many weights that changed.
+        """This model with its matrices rounded to a format, and how many weights that changed; `STORED` changes none.
 
         Where a float format changed none, the model itself is returned. A quantised format is taken even so: integer
         arithmetic wants its blocks. Norms, biases and embeddings are held as stored by every variant, so they stay as
@@ -143,6 +143,8 @@ class Model:
         Raises:
             UnpackableError: naming the tensor and the weight that the format cannot hold.
         """
+        if format_name == STORED:
+            return self, 0
         target = format_named(format_name)
         streamed = [t for name, t in self.tensors.items() if is_streamed(name) and t.format is not target]
         if target.name == "f32":

@@ -1,11 +1,11 @@
 """The official classes of qwen-tts 0.1.1, imported without what its packages ask for and the lab does not use.
 
 ``qwen_tts/__init__.py`` and ``qwen_tts/core/__init__.py`` pull in torchaudio, sox, onnxruntime and more for the audio
-tokenizers, none of which the talker or the code predictor touches. So the files that matter are executed under a
-private package name, ``_cplab_qwen_tts``, made of bare packages with the real folders as ``__path__``: the package
-imports its own files relatively, so no ``__init__`` runs and ``sys.modules`` never holds a half-made ``qwen_tts``; an
-ordinary ``import qwen_tts`` later behaves as if this module did not exist (its classes are then other objects than the
-ones here). Names that those files import at their top and use elsewhere are stood in for:
+tokenizers, none of which the talker, the code predictor or the 12 Hz decoder touches. So the files that matter are
+executed under a private package name, ``_cplab_qwen_tts``, made of bare packages with the real folders as ``__path__``:
+the package imports its own files relatively, so no ``__init__`` runs and ``sys.modules`` never holds a half-made
+``qwen_tts``; an ordinary ``import qwen_tts`` later behaves as if this module did not exist (its classes are then other
+objects than the ones here). Names that those files import at their top and use elsewhere are stood in for:
 
 * ``qwen_tts.inference.qwen3_tts_tokenizer.Qwen3TTSTokenizer`` (turns codes into sound): always, in the private package;
 * ``librosa`` and ``soundfile`` (speech as input): only while a file is imported, and only where not installed.
@@ -93,6 +93,21 @@ def official_inference() -> tuple[Any, Any]:
     return inference.Qwen3TTSModel, processing.Qwen3TTSProcessor
 
 
+@cache
+def official_speech_tokenizer() -> tuple[ModuleType, ModuleType]:
+    """The configuration and modeling modules of the 12 Hz speech tokenizer, whose decoder turns codes into sound.
+
+    Raises:
+        OfficialUnavailable: torch, transformers or qwen-tts cannot be imported.
+    """
+    official_modules()  # makes the private package
+    at = f"{_ALIAS}.core.tokenizer_12hz"
+    with _import_lock, _told():
+        configuration = importlib.import_module(f"{at}.configuration_qwen3_tts_tokenizer_v2")
+        modeling = importlib.import_module(f"{at}.modeling_qwen3_tts_tokenizer_v2")
+    return configuration, modeling
+
+
 @contextmanager
 def _told() -> Iterator[None]:
     """Turn an ImportError into one line with what to install; nothing half-made stays behind."""
@@ -108,7 +123,7 @@ def _told() -> Iterator[None]:
 
 def _bare_packages(folders: list[str]) -> None:
     """Packages over the official folders, without their ``__init__`` files, and the speech tokenizer's stand-in."""
-    for tail in ("", ".core", ".core.models", ".inference"):
+    for tail in ("", ".core", ".core.models", ".core.tokenizer_12hz", ".inference"):
         package = ModuleType(_ALIAS + tail)
         package.__path__ = [folder + tail.replace(".", "/") for folder in folders]
         sys.modules[package.__name__] = package

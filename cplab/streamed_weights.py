@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cplab.errors import BadInputError
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
@@ -22,7 +23,7 @@ from cplab.kernels.packing import Streamed, streamed
 from cplab.kernels.quantised_rows import KINDS
 from cplab.kernels.tiles import UNIT
 from cplab.kernels.vectors import BF12_CODE
-from cplab.model import Model, Tensor
+from cplab.model import Model, Tensor, is_streamed
 from cplab.variant import WeightStream
 
 _ALIGN = 64
@@ -42,13 +43,17 @@ class StreamedWeights:
 
     Args:
         model: the weights.
-        kind: the format that matrices are streamed in; embeddings stay as stored.
+        kind: the format that matrices are streamed in; None for each in its own. Embeddings stay as stored.
 
     Attributes:
         note: of packed BF16, what packing came to, in one line; else "".
+        kinds: every format that a matrix is streamed in.
+
+    Raises:
+        BadInputError: matrices that are streamed as one are stored in different formats.
     """
 
-    def __init__(self, model: Model, kind: Format) -> None:
+    def __init__(self, model: Model, kind: Format | None) -> None:
         spec = model.spec
         with ThreadPoolExecutor(2) as pool:  # numpy and compiled code let go of Python's lock
             parts = list(pool.map(lambda pack: pack(), _matrices_in_order(model, kind)))
@@ -61,6 +66,8 @@ class StreamedWeights:
             at = _round_up(at + part.units.nbytes)
         count = spec.layers * p.MATRICES_PER_LAYER
         self.note = _packing_note(kind, [part for part in parts if part.weights])
+        stored = {t.format.name: t.format for name, t in model.tensors.items() if is_streamed(name)}
+        self.kinds = list(stored.values()) if kind is None else [kind]
         self.layer_streams = streams[:count]
         self.projection_stream = streams[count : count + 1] if spec.projected else []
         self.head_streams = streams[count + 1 :]
@@ -80,9 +87,9 @@ class StreamedWeights:
         return found
 
 
-def _packing_note(kind: Format, parts: list[Streamed]) -> str:
+def _packing_note(kind: Format | None, parts: list[Streamed]) -> str:
     """What packing BF16 further came to, over all matrices."""
-    if kind.code != BF12_CODE:
+    if kind is None or kind.code != BF12_CODE:
         return ""
     plain = sum(part.code != BF12_CODE for part in parts)
     weights = sum(part.weights for part in parts)
@@ -102,21 +109,28 @@ def norms(model: Model) -> NDArray[np.float32]:
     return np.concatenate([*parts, model.f32("model.norm.weight")])
 
 
-def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], Streamed]]:
+def _matrices_in_order(model: Model, kind: Format | None) -> Iterator[Callable[[], Streamed]]:
     """What lays out each matrix of `plan.MATRICES`; without rows where a model has no such."""
 
-    def packed(name: str) -> NDArray[Any]:
-        return model.tensors[f"{name}.weight"].packed(kind)
+    def packed(names: tuple[str, ...]) -> tuple[list[NDArray[Any]], Format]:
+        tensors = [model.tensors[f"{name}.weight"] for name in names]
+        held = kind or _common(model, tensors)
+        return [tensor.packed(held) for tensor in tensors], held
 
     def together(*names: str) -> Callable[[], Streamed]:
-        return lambda: streamed(kind, np.concatenate([packed(name) for name in names]))
+        def pack() -> Streamed:
+            arrays, held = packed(names)
+            return streamed(held, np.concatenate(arrays))
+
+        return pack
 
     def interleaved(*names: str) -> Callable[[], Streamed]:
         """Units of 16 rows, in turn from each."""
 
         def pack() -> Streamed:
-            units = [rows.reshape(len(rows) // UNIT, UNIT, -1) for rows in map(packed, names)]
-            return streamed(kind, np.stack(units, 1).reshape(-1, units[0].shape[-1]))
+            arrays, held = packed(names)
+            units = [rows.reshape(len(rows) // UNIT, UNIT, -1) for rows in arrays]
+            return streamed(held, np.stack(units, 1).reshape(-1, units[0].shape[-1]))
 
         return pack
 
@@ -129,9 +143,18 @@ def _matrices_in_order(model: Model, kind: Format) -> Iterator[Callable[[], Stre
     if model.spec.projected:
         yield together("small_to_mtp_projection")
     else:
-        yield lambda: Streamed(kind.code, 0, np.empty((0, UNIT), np.uint8))
+        yield lambda: Streamed(FORMATS["f32"].code, 0, np.empty((0, UNIT), np.uint8))
     for g in range(model.spec.passes):
         yield together(f"lm_head.{g}")
+
+
+def _common(model: Model, tensors: list[Tensor]) -> Format:
+    """The format that tensors of one matrix are stored in."""
+    found = {tensor.format.name: tensor.format for tensor in tensors}
+    if len(found) > 1:
+        told = ", ".join(f"{tensor.name} {tensor.format.name}" for tensor in tensors)
+        raise BadInputError(f"{model.name}: {told}: what is streamed as one matrix must be stored in one format")
+    return tensors[0].format
 
 
 def _readable(tensor: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.quality.audio import audio_distance
 from bench.quality.free_running import free_running
 from bench.quality.job import QualityJob
 from bench.quality.naive_distance import has_measure, naive_distance
@@ -94,7 +95,10 @@ def _measured(job: QualityJob, judged: _Judged) -> dict[str, Any]:
         found["teacher_forced"] = figures(said, shared.golden)
         found["naive"] = _naive(judged, said, job)
         if shared.recorded is not None:
-            found["recorded"] = figures(answers(predictor, shared.recorded), shared.recorded)
+            pinned = answers(predictor, shared.recorded)
+            found["recorded"] = figures(pinned, shared.recorded)
+            if job.decoder:
+                found["audio"] = audio_distance(job, judged.model.spec, pinned, shared.recorded)
         if shared.loop is not None:
             along = answers(predictor, shared.loop.along())
     if shared.loop is not None:

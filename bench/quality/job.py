@@ -26,6 +26,7 @@ class QualityJob(BaseModel):
         talker: in the rollout: a GGUF file or ``synthetic-talker:0.6b``; "" for the stand-in.
         recorded: a .npy of codes that are pinned besides, or "".
         hidden: a .npy of the hidden states that they came with, or "" for seeded ones.
+        decoder: folder of a speech tokenizer that makes recorded codes heard, or "".
         variant: of ``cell``.
         variant_files: Python files to import first.
     """
@@ -43,6 +44,7 @@ class QualityJob(BaseModel):
     talker: str = ""
     recorded: str = ""
     hidden: str = ""
+    decoder: str = ""
     variant: str = ""
     variant_files: list[str] = Field(default_factory=list)
 

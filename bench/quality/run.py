@@ -40,6 +40,7 @@ class Asked:
         talker: in the rollout; "" for the stand-in.
         recorded: a .npy of codes that are pinned besides.
         hidden: a .npy of the hidden states that go with them.
+        decoder: folder of a speech tokenizer that makes those codes heard.
         files: of variants that are not installed.
         timeout_s: of one worker.
     """
@@ -53,6 +54,7 @@ class Asked:
     talker: str = ""
     recorded: Path | None = None
     hidden: Path | None = None
+    decoder: Path | None = None
     files: Sequence[Path] = field(default=())
     timeout_s: float = TIMEOUT_S
 
@@ -60,10 +62,16 @@ class Asked:
         """Refuse options that do not go together.
 
         Raises:
-            CplabError: naming them.
+            CplabError: naming them, or what a decoder needs and is not installed.
         """
         if self.hidden is not None and self.recorded is None:
             raise CplabError("--hidden goes with --codes")
+        if self.decoder is not None and self.recorded is None:
+            raise CplabError("--decoder goes with --codes: a loop's frames soon say different things")
+        if self.decoder is not None:
+            from cplab.official_import import versions
+
+            versions()
         if self.talker and not self.rollout:
             raise CplabError("--talker and --rollout 0: one of them")
 
@@ -80,6 +88,7 @@ class Asked:
             talker=self.talker,
             recorded=str(self.recorded or ""),
             hidden=str(self.hidden or ""),
+            decoder=str(self.decoder or ""),
             variant_files=[str(path) for path in self.files],
         )
 

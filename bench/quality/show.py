@@ -34,6 +34,9 @@ def print_quality(found: Quality) -> None:
         title = f"{facts.recorded}: {facts.recorded_frames} frames of recorded codes pinned"
         console.print(_pinned(recorded, lambda cell: cell.recorded, title))
         console.print(_distances(recorded, lambda cell: cell.recorded))
+    heard = [cell for cell in found.cells if cell.audio is not None]
+    if heard:
+        console.print(_audio(heard, facts.recorded))
     running = [cell for cell in found.cells if cell.free_running is not None]
     if running:
         console.print(_free(running))
@@ -89,6 +92,17 @@ def _distances(cells: Sequence[QualityCell], of: Callable[[QualityCell], Teacher
             "-" if found.cosine is None else f"{found.cosine.value:.5f}",
             "-" if naive is None or naive.ratio is None else f"{naive.ratio:.2f}",
         )
+    return table
+
+
+def _audio(cells: list[QualityCell], recorded: str) -> Table:
+    table = _table(f"{recorded} pinned, as sound, beside float32's", "seconds", "cosine", "rmse", "mel dB")
+    for cell in cells:
+        found = cell.audio
+        if found is not None:
+            cosine = "-" if found.cosine is None else f"{found.cosine:.6f}"
+            numbers = f"{found.seconds:.1f}", cosine, f"{found.rmse:.3g}", f"{found.mel_db:.3g}"
+            table.add_row(cell.variant, *numbers)
     return table
 
 

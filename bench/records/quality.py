@@ -178,6 +178,22 @@ class FloatRollout(Frozen):
     unrelated: float
 
 
+class AudioDistance(Frozen):
+    """The sound of an implementation's choices beside that of float32's, recorded codes pinned.
+
+    Attributes:
+        seconds: of sound.
+        cosine: of the samples; None where one is silence.
+        rmse: of the samples, full scale being 1.
+        mel_db: mean difference of 80 mel bands in decibels.
+    """
+
+    seconds: float
+    cosine: float | None
+    rmse: float
+    mel_db: float
+
+
 class QualityCell(Frozen):
     """One implementation.
 
@@ -200,6 +216,7 @@ class QualityCell(Frozen):
     engine_note: str = ""
     teacher_forced: TeacherForced | None = None
     recorded: TeacherForced | None = None
+    audio: AudioDistance | None = None
     free_running: FreeRunning | None = None
     naive: NaiveDistance | None = None
     rollout: Rollout | None = None

@@ -7,6 +7,8 @@ from cplab.formats import bf12, bf16, f16, f32, q4_0, q8_0
 from cplab.formats.format import Format
 
 FORMATS: dict[str, Format] = {item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16, bf12, q8_0, q4_0)}
+#: In a format's place: each matrix in the format that the model has it in.
+STORED = "stored"
 #: Those that store an item a weight, on which float32 arithmetic runs.
 FLOAT_FORMATS = {name: item for name, item in FORMATS.items() if item.blocks is None}
 
@@ -22,4 +24,4 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
-__all__ = ["FLOAT_FORMATS", "FORMATS", "Format", "format_named"]
+__all__ = ["FLOAT_FORMATS", "FORMATS", "STORED", "Format", "format_named"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cplab.jit import jit
-from cplab.kernels import blocks, tracing
+from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
-from cplab.kernels.layout import ACTIVATION, code_of, going_of, layer_norms, private, tokens_of, trouble
+from cplab.kernels.layout import ACTIVATION, code_of, going_of, layer_norms, offset_of, private, tokens_of, trouble
 from cplab.kernels.quantising import quantise
 
 
@@ -28,12 +28,13 @@ def attend_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
                 position = first + count - going + i
                 _attend_head(plan, layer, b, kv_head, head, position, b * going + i, B * count, B * going, m)
     tracing.lap(plan, g, m, tracing.ATTENTION)
-    if plan[p.OFFSET]:
-        _quantise_attended(plan, g, going, m, team)
+    offset = offset_of(layout.matrix(plan, layer, p.OUT_MATRIX))
+    if offset:
+        _quantise_attended(plan, g, going, offset, m, team)
 
 
 @jit()
-def _quantise_attended(plan: Any, g: int, going: int, m: int, team: int) -> None:
+def _quantise_attended(plan: Any, g: int, going: int, offset: int, m: int, team: int) -> None:
     """What this member's heads attended to, as quantised activations of o_proj."""
     _, count = tokens_of(plan, g)
     B, kv_heads = plan[p.BATCH], plan[p.KV_HEADS]
@@ -43,7 +44,7 @@ def _quantise_attended(plan: Any, g: int, going: int, m: int, team: int) -> None
         b, low = item // kv_heads, item % kv_heads * group
         for t in range(b * going, (b + 1) * going):
             panel = plan[p.ATTENDED_QUANTS]
-            if not quantise(plan[p.ATTENDED], B * going, t, low, low + group, panel, plan[p.OFFSET]):
+            if not quantise(plan[p.ATTENDED], B * going, t, low, low + group, panel, offset):
                 trouble(plan, code_of(plan, g, count - going + t % going), b, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
 

@@ -12,9 +12,14 @@ from typing import Any
 from cplab.jit import jit
 from cplab.kernels import machine
 from cplab.kernels import plan as p
+from cplab.kernels.memory import read_i64
+from cplab.kernels.quantised_rows import Q4_0, Q8_0
 
 #: What was not finite, for `trouble`.
 ACTIVATION, LOGIT = 0, 1
+
+_Q8_0_CODE, _Q8_0_OFFSET = Q8_0.code, Q8_0.offset
+_Q4_0_CODE, _Q4_0_OFFSET = Q4_0.code, Q4_0.offset
 
 
 _DRAFTS_FROM = 16
@@ -90,6 +95,32 @@ def private(plan: Any, m: int) -> int:
 def matrix(plan: Any, layer: int, which: int) -> int:
     """Address of a layer's entry in MATRICES; ``which`` is `plan.QKV_MATRIX` and so on."""
     return plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * layer + which)
+
+
+@jit()
+def head(plan: Any, g: int) -> int:
+    """Address of a head's entry in MATRICES."""
+    return plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + g)
+
+
+@jit()
+def projection(plan: Any) -> int:
+    """Address of the projection's entry in MATRICES."""
+    return plan[p.MATRICES] + 24 * p.MATRICES_PER_LAYER * plan[p.LAYERS]
+
+
+@jit()
+def offset_of(matrix: int) -> int:
+    """What stands on top of a weight that is kept unsigned; 0 where a matrix takes its input in float32.
+
+    ``matrix`` is the address of an entry in MATRICES: each has a format of its own.
+    """
+    code = read_i64(matrix + 8)
+    if code == _Q8_0_CODE:
+        return _Q8_0_OFFSET
+    if code == _Q4_0_CODE:
+        return _Q4_0_OFFSET
+    return 0
 
 
 @jit()

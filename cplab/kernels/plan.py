@@ -30,7 +30,6 @@ from __future__ import annotations
     OFFSET_DEPTHS,  # drafts, from the nearest on, that have an offset
     SAMPLED,  # 1: codes are drawn, as SAMPLING and what follows it say; 0: the largest logit's
     TOP_K,
-    OFFSET,  # float32 activations: 0; quantised ones: what stands on top of a weight that is kept unsigned
     # The model.
     MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
     NORMS,  # per layer: input [hidden], q [head_dim], k [head_dim], post-attention [hidden]; then final [hidden]
@@ -77,7 +76,7 @@ from __future__ import annotations
     STAGE_CODE,  # stages.run_stage
     DRAW_CODE,  # sampling.draw
     SIZE,
-) = range(62)
+) = range(61)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

@@ -31,6 +31,7 @@ from cplab.kernels.layout import (
     going_of,
     layer_norms,
     new_tokens_of,
+    offset_of,
     private,
     token_of,
     tokens_of,
@@ -44,17 +45,18 @@ INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE = range(10)
 
 
 @jit()
-def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
-    """The panel ``x`` of n columns as records in private space; ``x`` itself where the arithmetic is float32.
+def _quantised(plan: Any, matrix: int, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
+    """The panel ``x`` of n columns as a matrix takes it: as records in private space, or ``x`` itself in float32.
 
     The last ``count`` tokens of each frame are in it.
     """
-    if plan[p.OFFSET] == 0:
+    offset = offset_of(matrix)
+    if offset == 0:
         return x
     panel = private(plan, m) + plan[p.QUANTS_AT]
     left_out = tokens_of(plan, g)[1] - count
     for t in range(T):
-        if not quantise(x, T, t, 0, n // 32, panel, plan[p.OFFSET]):
+        if not quantise(x, T, t, 0, n // 32, panel, offset):
             trouble(plan, code_of(plan, g, left_out + t % count), t // count, ACTIVATION)
     tracing.lap(plan, g, m, tracing.QUANTISE)
     return panel
@@ -144,9 +146,9 @@ def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
 def _project(plan: Any, g: int, m: int, low: int, high: int, new_first: int, new_count: int) -> None:
     """``small_to_mtp_projection`` of the raw panel in private space: rows low * 16 .. high * 16 - 1, then the bias."""
     T = plan[p.BATCH] * new_count
-    matrix = plan[p.MATRICES] + 24 * p.MATRICES_PER_LAYER * plan[p.LAYERS]
+    matrix = layout.projection(plan)
     n = plan[p.TALKER_HIDDEN]
-    x = _quantised(plan, private(plan, m), T, new_count, n, g, m)
+    x = _quantised(plan, matrix, private(plan, m), T, new_count, n, g, m)
     y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(low, high):
         _rows(plan, matrix, u, n, x, T, y, 64)
@@ -174,8 +176,8 @@ def _residual(plan: Any, g: int, b: int, going: int) -> int:
 
 
 @jit()
-def _normed(plan: Any, weight: int, g: int, going: int, m: int) -> int:
-    """RMSNorm of each sequence's last ``going`` tokens, in private space and ready to be multiplied; its address."""
+def _normed(plan: Any, matrix: int, weight: int, g: int, going: int, m: int) -> int:
+    """RMSNorm of each sequence's last ``going`` tokens, in private space, as a matrix takes it; its address."""
     T, row_bytes = plan[p.BATCH] * going, plan[p.BATCH] * tokens_of(plan, g)[1] * 64
     eps = blocks.read_f32(plan[p.NUMBERS])
     x = private(plan, m)
@@ -183,7 +185,7 @@ def _normed(plan: Any, weight: int, g: int, going: int, m: int) -> int:
         source = _residual(plan, g, t // going, going) + t % going * 64
         blocks.rms_norm(source, row_bytes, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
     tracing.lap(plan, g, m, tracing.NORM)
-    return _quantised(plan, x, T, going, plan[p.HIDDEN], g, m)
+    return _quantised(plan, matrix, x, T, going, plan[p.HIDDEN], g, m)
 
 
 @jit()
@@ -202,8 +204,8 @@ def qkv_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
 @jit()
 def _qkv_rows(plan: Any, layer: int, g: int, going: int, first: int, end: int, m: int, team: int) -> None:
     """Member m's share of units first .. end - 1, for each sequence's last ``going`` tokens."""
-    x = _normed(plan, layer_norms(plan, layer), g, going, m)
     matrix = layout.matrix(plan, layer, p.QKV_MATRIX)
+    x = _normed(plan, matrix, layer_norms(plan, layer), g, going, m)
     unit_bytes = plan[p.BATCH] * tokens_of(plan, g)[1] * 64
     units = end - first
     for u in range(first + units * m // team, first + units * (m + 1) // team):
@@ -226,8 +228,8 @@ def _add_rows(plan: Any, matrix: int, n: int, x: int, g: int, going: int, m: int
 @jit()
 def out_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """o_proj and the first residual."""
-    x = plan[p.ATTENDED_QUANTS] if plan[p.OFFSET] else plan[p.ATTENDED]
     matrix, columns = layout.matrix(plan, layer, p.OUT_MATRIX), plan[p.HEADS] * plan[p.HEAD_DIM]
+    x = plan[p.ATTENDED_QUANTS] if offset_of(matrix) else plan[p.ATTENDED]
     _add_rows(plan, matrix, columns, x, g, going_of(plan, layer, g), m, team)
     tracing.lap(plan, g, m, tracing.OUT)
 
@@ -237,11 +239,12 @@ def gate_up_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """Gate and up rows side by side, and silu(gate) * up, quantised for down_proj by whoever has made it."""
     going = going_of(plan, layer, g)
     T = plan[p.BATCH] * going
-    x = _normed(plan, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, going, m)
     matrix = layout.matrix(plan, layer, p.GATE_UP_MATRIX)
+    x = _normed(plan, matrix, layer_norms(plan, layer) + 4 * (plan[p.HIDDEN] + 2 * plan[p.HEAD_DIM]), g, going, m)
     gate = private(plan, m) + plan[p.SCRATCH_AT]
     up = gate + 64 * T
-    grain = 2 if plan[p.OFFSET] else 1  # a member makes whole blocks of 32
+    offset = offset_of(layout.matrix(plan, layer, p.DOWN_MATRIX))
+    grain = 2 if offset else 1  # a member makes whole blocks of 32
     count = plan[p.INTERMEDIATE] // (16 * grain)
     low, high = count * m // team, count * (m + 1) // team
     for u in range(low * grain, high * grain):
@@ -249,10 +252,10 @@ def gate_up_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
         _rows(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
     tracing.lap(plan, g, m, tracing.GATE_UP)
-    if plan[p.OFFSET]:
+    if offset:
         left_out = tokens_of(plan, g)[1] - going
         for t in range(T):
-            if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], plan[p.OFFSET]):
+            if not quantise(plan[p.GATED], T, t, low, high, plan[p.GATED_QUANTS], offset):
                 trouble(plan, code_of(plan, g, left_out + t % going), t // going, ACTIVATION)
         tracing.lap(plan, g, m, tracing.QUANTISE)
 
@@ -260,8 +263,8 @@ def gate_up_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
 @jit()
 def down_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     """down_proj and the second residual."""
-    x = plan[p.GATED_QUANTS] if plan[p.OFFSET] else plan[p.GATED]
     matrix = layout.matrix(plan, layer, p.DOWN_MATRIX)
+    x = plan[p.GATED_QUANTS] if offset_of(matrix) else plan[p.GATED]
     _add_rows(plan, matrix, plan[p.INTERMEDIATE], x, g, going_of(plan, layer, g), m, team)
     tracing.lap(plan, g, m, tracing.DOWN)
 
@@ -285,7 +288,7 @@ def _last_normed(plan: Any, g: int, code: int, m: int) -> int:
 def _head_rows(plan: Any, code: int, x: int, m: int, team: int) -> None:
     """Member m's logits of a code, of a panel of B tokens."""
     vocab = plan[p.VOCAB]
-    matrix = plan[p.MATRICES] + 24 * (p.MATRICES_PER_LAYER * plan[p.LAYERS] + 1 + code)
+    matrix = layout.head(plan, code)
     frame_bytes = 4 * plan[p.PASSES] * vocab
     units = vocab // 16
     for u in range(units * m // team, units * (m + 1) // team):
@@ -298,7 +301,8 @@ def _head_rows(plan: Any, code: int, x: int, m: int, team: int) -> None:
 def head_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
     """The head of the code that a pass gives after so many accepted drafts, on that code's own token."""
     code = first_code(g) + accepted
-    x = _quantised(plan, _last_normed(plan, g, code, m), plan[p.BATCH], 1, plan[p.HIDDEN], code, m)
+    x = _last_normed(plan, g, code, m)
+    x = _quantised(plan, layout.head(plan, code), x, plan[p.BATCH], 1, plan[p.HIDDEN], code, m)
     _head_rows(plan, code, x, m, team)
     tracing.lap(plan, code, m, tracing.HEAD)
 
@@ -318,7 +322,7 @@ def draft_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
         if depth < plan[p.OFFSET_DEPTHS]:
             offset = plan[p.OFFSETS] + (following * plan[p.OFFSET_DEPTHS] + depth) * hidden_bytes
             blocks.add(x, 64, offset, 64, plan[p.HIDDEN] // 16)
-        x = _quantised(plan, x, 1, 1, plan[p.HIDDEN], code, m)
+        x = _quantised(plan, layout.head(plan, following + depth), x, 1, 1, plan[p.HIDDEN], code, m)
         _head_rows(plan, following + depth, x, m, team)
     tracing.lap(plan, code, m, tracing.HEAD)
 

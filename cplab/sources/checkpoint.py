@@ -148,11 +148,15 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     if tokenizer != _TOKENIZER:
         raise UnreadableModelError(f"{path}: tokenizer_type is {tokenizer!r}, which has no code predictor; {_WANTED}")
     talker = Section(path, "", config).section("talker_config")
-    return Checkpoint(folder, talker, talker.section("code_predictor_config"), _weights(folder))
+    return Checkpoint(folder, talker, talker.section("code_predictor_config"), stored_tensors(folder))
 
 
-def _weights(folder: Path) -> dict[str, Stored]:
-    """Every tensor by name, from the single file or, where there is none, from all that the index names."""
+def stored_tensors(folder: Path) -> dict[str, Stored]:
+    """Every tensor by name, from the single file or, where there is none, from all that the index names.
+
+    Raises:
+        UnreadableModelError: a file is missing or damaged.
+    """
     if (folder / _SINGLE).exists():
         return {stored.name: stored for stored in read_safetensors(folder / _SINGLE)}
     index = folder / _INDEX
@@ -178,4 +182,4 @@ def _weights(folder: Path) -> dict[str, Stored]:
     return found
 
 
-__all__ = ["PREFIX", "Checkpoint", "code_predictor", "open_checkpoint", "read"]
+__all__ = ["PREFIX", "Checkpoint", "code_predictor", "open_checkpoint", "read", "stored_tensors"]
