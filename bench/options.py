@@ -72,6 +72,7 @@ class Options:
         pair: two cells that the run is there to compare.
         roofline: measure the machine's roofline before the rounds, for the thread counts that are timed.
         talker: a talker's file or seeded name, "" for the model's own, None where the run asks for none.
+        batches: frames at once, above 1, that are timed beside single ones.
         no_talker: the user wants none, which the report then says.
         left_out: lines on what is not measured for reasons that the caller knows.
     """
@@ -97,5 +98,6 @@ class Options:
     pair: Pair | None = None
     roofline: bool = False
     talker: str | None = None
+    batches: list[int] = field(default_factory=list)
     no_talker: bool = False
     left_out: list[str] = field(default_factory=list)

@@ -11,6 +11,8 @@ from reports.bars import budget_sentence, frame_time_chart, roof_chart
 from reports.page import Page, read_page
 from reports.small_charts import pass_charts, scaling_charts
 from reports.step_bars import step_chart
+from reports.streams import COLUMNS as STREAM_COLUMNS
+from reports.streams import EXPLANATION, stream_charts, stream_notes, stream_rows
 from reports.talker_and_cp import COLUMNS
 from reports.writing import replace_text
 
@@ -46,6 +48,11 @@ def render_html(page: Page) -> str:
         passes=pass_charts(page.summary),
         step_chart=step_chart(page.summary),
         step_columns=COLUMNS,
+        stream_columns=STREAM_COLUMNS,
+        stream_explanation=EXPLANATION,
+        stream_rows=stream_rows(page.streams),
+        stream_notes=stream_notes(page.streams),
+        stream_charts=stream_charts(page.streams),
         budget=budget_sentence(page.summary),
     )
 

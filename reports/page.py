@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.records import CellRecord, Summary, read_records, read_summary
+from bench.records import STREAMS_FILE, CellRecord, Streams, Summary, read_records, read_streams, read_summary
 from reports import facts
 from reports.gates import GateRow, gate_rows
 from reports.tables import Column, Row, columns, gate_outcomes, rows
@@ -42,6 +42,7 @@ class Page:
     steps: list[tuple[str, ...]]
     talker: list[str]
     roof: str
+    streams: Streams | None = None
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -51,10 +52,11 @@ def read_page(run_dir: Path) -> Page:
     Raises:
         bench.records.UnreadableRecordError: ``summary.json`` or ``records.jsonl`` is missing or cannot be read.
     """
-    return make_page(read_summary(run_dir / "summary.json"), read_records(run_dir / "records.jsonl"))
+    summary, records = read_summary(run_dir / "summary.json"), read_records(run_dir / "records.jsonl")
+    return make_page(summary, records, read_streams(run_dir / STREAMS_FILE))
 
 
-def make_page(summary: Summary, records: list[CellRecord]) -> Page:
+def make_page(summary: Summary, records: list[CellRecord], streams: Streams | None = None) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
     subtitle = [
@@ -80,4 +82,5 @@ def make_page(summary: Summary, records: list[CellRecord]) -> Page:
         steps=[step.row for step in steps(summary)],
         talker=talker_sentences(summary),
         roof=facts.roof_sentence(summary),
+        streams=streams,
     )

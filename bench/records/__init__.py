@@ -30,6 +30,16 @@ from bench.records.roofline import (
     point_of,
     read_roofline,
 )
+from bench.records.streams import (
+    STREAM_RECORDS_FILE,
+    STREAMS_FILE,
+    STREAMS_SCHEMA,
+    StreamPoint,
+    StreamRecord,
+    Streams,
+    read_stream_records,
+    read_streams,
+)
 from bench.records.summarised import (
     SWEEP_SCHEMA,
     CellSummary,
@@ -56,6 +66,9 @@ __all__ = [
     "RECORD_SCHEMA",
     "ROOFLINE_FILE",
     "ROOFLINE_SCHEMA",
+    "STREAMS_FILE",
+    "STREAMS_SCHEMA",
+    "STREAM_RECORDS_FILE",
     "SWEEP_SCHEMA",
     "BandwidthPoint",
     "CellRecord",
@@ -78,6 +91,9 @@ __all__ = [
     "Soak",
     "SoakPoint",
     "Status",
+    "StreamPoint",
+    "StreamRecord",
+    "Streams",
     "Summary",
     "Talker",
     "TeamRoof",
@@ -88,5 +104,7 @@ __all__ = [
     "point_of",
     "read_records",
     "read_roofline",
+    "read_stream_records",
+    "read_streams",
     "read_summary",
 ]
