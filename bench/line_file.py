@@ -14,11 +14,14 @@ class LineFile:
 
     Args:
         path: the file.
+
+    Attributes:
+        raw: the file itself, unbuffered, once it is there.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
+        self.raw: BinaryIO | None = None
 
     def open(self, *, cut: bool = False) -> None:
         """Make the file, or take it up again.
@@ -30,9 +33,9 @@ class LineFile:
             OSError: it cannot be written.
         """
         # Unbuffered: one line is one write, and what was appended survives this process.
-        self._file = self._path.open("ab", buffering=0)
-        if cut and self._file is not None:
-            self._file.truncate(self._path.read_bytes().rfind(b"\n") + 1)
+        self.raw = self._path.open("ab", buffering=0)
+        if cut and self.raw is not None:
+            self.raw.truncate(self._path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, line: bytes) -> None:
         """Add a line and its end.
@@ -40,21 +43,21 @@ class LineFile:
         Raises:
             OSError: it cannot be written; the lines before it stay.
         """
-        if self._file is None:
+        if self.raw is None:
             self.open(cut=self._path.exists())
-        assert self._file is not None
+        assert self.raw is not None
         line += b"\n"
-        before = self._file.seek(0, os.SEEK_END)
+        before = self.raw.seek(0, os.SEEK_END)
         try:
-            if self._file.write(line) != len(line):
+            if self.raw.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             with suppress(OSError):
-                self._file.truncate(before)  # half a line would make the whole file unreadable
+                self.raw.truncate(before)  # half a line would make the whole file unreadable
             raise
 
     def close(self) -> None:
         """Close it; its path may change then."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.raw is not None:
+            self.raw.close()
+            self.raw = None

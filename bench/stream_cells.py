@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bench.cells import LEAST_FRAMES, SLACK, Cell, quick_ms, worker_seconds
-from bench.records import CellRecord, Interval, Ratio, StreamPoint, StreamRecord, Streams, Summary
+from bench.records import CellRecord, Interval, Rate, Ratio, StreamPoint, StreamRecord, Streams, Summary
 from bench.repeating import disturbed_rounds
 from bench.run_folder import RunFolder
 from bench.stats import median_of_rounds, paired_ratio
@@ -138,7 +138,6 @@ def _times(rounds: Rounds, batch: int, alone: Rounds) -> dict[str, Any]:
     }
 
 
-def _per_second(call: Interval, batch: int) -> Interval:
-    """Frames a second; ``min`` is the least, of the slowest end of the interval."""
+def _per_second(call: Interval, batch: int) -> Rate:
     per = 1000 * batch
-    return Interval(p50=per / call.p50, lo=per / call.hi, hi=per / call.lo, min=per / call.hi)
+    return Rate(p50=per / call.p50, lo=per / call.hi, hi=per / call.lo)

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from bench.records import Interval, StreamPoint, Streams
+from bench.records import Rate, StreamPoint, Streams
 from reports.small_charts import HEIGHT, WIDTH, SmallChart
 from reports.svg import BUDGET, EXACT, OTHER, drawing, inline, new_axes
 from reports.verdict import FRAME_MS
@@ -84,7 +84,7 @@ def _row(point: StreamPoint) -> tuple[str, ...]:
     return (_cell(point), str(point.batch), *figures, point.gate)
 
 
-def _rate(rate: Interval | None) -> str:
+def _rate(rate: Rate | None) -> str:
     return NOTHING if rate is None else f"{significant(rate.p50)} {bounds(rate.lo, rate.hi)}"
 
 

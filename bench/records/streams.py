@@ -19,6 +19,14 @@ STREAMS_SCHEMA = "cplab.streams/1"
 STREAMS_FILE, STREAM_RECORDS_FILE = "streams.json", "streams.jsonl"
 
 
+class Rate(Frozen):
+    """Frames a second: the median over rounds of per-round medians, and its 95 % bootstrap interval."""
+
+    p50: float
+    lo: float
+    hi: float
+
+
 class StreamRecord(Frozen):
     """One line of ``streams.jsonl``: what one worker measured of a cell that got several frames a call.
 
@@ -51,7 +59,7 @@ class StreamPoint(Frozen):
     calls: int = 0
     call_ms: Interval | None = None
     frame_ms: Interval | None = None
-    frames_per_s: Interval | None = None
+    frames_per_s: Rate | None = None
     gain: Ratio | None = None
     disturbed: list[str] = Field(default_factory=list)
 
