@@ -5,6 +5,8 @@ The two calls a user needs (the names are the Kazeia engine's, where this lab be
     from cplab import cp_load
     cp = cp_load("synthetic:0.6b", variant="kv_bf16", threads=2)
     codes = cp.predict(hidden, cb0_embed)      # [B, 1024] f32, [B, 1024] f32 -> [B, 15] int32
+
+Greedy, or drawn: ``predict(..., noise=cplab.Sampling(seed=7, frame=0))``.
 """
 
 from __future__ import annotations
@@ -15,16 +17,18 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from cplab.load import cp_load as cp_load
+    from cplab.sampling import Sampling as Sampling
     from cplab.variant import CodePredictor as CodePredictor
     from cplab.variant import Trace as Trace
 
 _LAZY = {
     "cp_load": "cplab.load",
+    "Sampling": "cplab.sampling",
     "Trace": "cplab.variant",
     "CodePredictor": "cplab.variant",
 }
 
-__all__ = ["CodePredictor", "Trace", "__version__", "cp_load"]
+__all__ = ["CodePredictor", "Sampling", "Trace", "__version__", "cp_load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -210,7 +210,7 @@ def orchestrate(
     penalty: Annotated[
         float | None, typer.Option("--repetition-penalty", help="Of CB0s. Default: the dump's, or none.")
     ] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw CB0 instead of taking the largest logit.")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw codes instead of taking the largest logit.")] = False,
     seed: Annotated[int | None, typer.Option(help="Of --sample. Default: 0.")] = None,
     check_pools: Annotated[
         int, typer.Option(metavar="ROUNDS", help="Measure both alone and in the loop, in turns.")
@@ -221,21 +221,17 @@ def orchestrate(
     from cplab.cpus import allowed_cpus
 
     count = allowed_cpus() if threads is None else threads
-    if seed is not None and not sample:
-        raise BadInputError("--seed is of --sample, which is not asked for")
-    if (seed is not None and seed < 0) or check_pools < 0:
-        raise BadInputError("--seed and --check-pools: numbers of at least 0 are wanted")
+    if check_pools < 0:
+        raise BadInputError(f"--check-pools {check_pools}: at least 0 is wanted")
     size_pool(count)
 
     from cplab.cachedir import require_writable
-    from cplab.cb0 import Sampling
     from cplab.orchestrate_compare import compared
     from cplab.orchestrate_prepare import Asked, prepared
     from cplab.orchestrate_show import TIMES, show, show_pools, write_files
     from cplab.thread_pools import check_pools as measured
 
-    sampling = Sampling(seed or 0) if sample else None
-    asked = Asked(talker, cp, variant, count, frames, dump, teacher, penalty, sampling)
+    asked = Asked(talker, cp, variant, count, frames, dump, teacher, penalty, sample, seed)
     if out is not None:
         require_writable(out / TIMES)
     with prepared(asked) as ready:

@@ -30,6 +30,12 @@ _LN2_HIGH = np.float32(constants.LN2_HIGH)
 _LN2_LOW = np.float32(constants.LN2_LOW)
 _MAGIC = np.float32(constants.ROUND_MAGIC)
 _C7, _C6, _C5, _C4, _C3, _C2, _C1, _C0 = (np.float32(c) for c in constants.EXP_POLYNOMIAL)
+_L8, _L7, _L6, _L5, _L4, _L3, _L2, _L1, _L0 = (np.float32(c) for c in constants.LOG_POLYNOMIAL)
+_SQRT_HALF_BITS = constants.SQRT_HALF_BITS
+_LEAST_NORMAL = np.float32(2.0**-126)
+_MANTISSA = np.float32(2.0**23)
+_MINUS_HALF = np.float32(-0.5)
+_NAN = np.float32(np.nan)
 _INF = np.float32(np.inf)
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -139,6 +145,41 @@ def exp(x: Any) -> Any:
         y = _INF
     if x < _LOW:
         y = _ZERO
+    return y
+
+
+@jit()
+def log(x: Any) -> Any:
+    """Natural logarithm in float32, at most 1 ulp off; -inf of either zero, inf of inf, else NaN; no libm.
+
+    ``x = m * 2**n`` with m from sqrt(1/2) to sqrt(2), and ``f = m - 1``, exactly.
+    ``log(m) = f + f**2 * (f * P(f) - 1/2)``, P by fma-Horner; to it comes ``n * ln 2`` in two parts, the lower first.
+    """
+    n = 0
+    normal = x
+    if x < _LEAST_NORMAL:
+        normal = x * _MANTISSA
+        n = -23
+    power = (bits_of(normal) - _SQRT_HALF_BITS) >> 23
+    n_float = np.float32(power + n)
+    f = from_bits(np.int32(bits_of(normal) - (power << 23))) - _ONE
+    p = fma(_L8, f, _L7)
+    p = fma(p, f, _L6)
+    p = fma(p, f, _L5)
+    p = fma(p, f, _L4)
+    p = fma(p, f, _L3)
+    p = fma(p, f, _L2)
+    p = fma(p, f, _L1)
+    p = fma(p, f, _L0)
+    p = fma(p, f, _MINUS_HALF)
+    tail = fma(f * f, p, n_float * _LN2_LOW)
+    y = fma(n_float, _LN2_HIGH, f + tail)
+    if x == _INF:
+        y = _INF
+    if x == _ZERO:
+        y = -_INF
+    if not x >= _ZERO:
+        y = _NAN
     return y
 
 

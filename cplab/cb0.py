@@ -2,8 +2,8 @@
 
 qwen-tts 0.1.1 calls its talker's ``generate`` with a repetition penalty, at least two tokens, and all special codes but
 the end code suppressed; transformers applies them in this order, and then, where it samples, temperature, top_k and
-top_p. What transformers draws with torch's generator is drawn here with noise that is an input: ``argmax(kept +
-noise)`` of Gumbel noise has the same distribution.
+top_p. What transformers draws with torch's generator is drawn here by the law of sampling
+(`cplab.arithmetic_sampling`), as the code predictor's codes are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.errors import BadInputError
+from cplab import arithmetic_sampling as law
+from cplab.errors import BadInputError, NonFiniteLogitsError
+from cplab.sampling import Sampling, draws_of, following
 from cplab.sources.talker_file import SPECIAL_CODES
 
 Float32 = NDArray[np.float32]
@@ -80,70 +82,28 @@ class Rules:
         return scores
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How CB0 is drawn; the defaults are the official ones.
-
-    Attributes:
-        seed: of the noise, where none is given.
-        noise: Gumbel noise, ``[frames, vocab]`` f32.
-        temperature: what logits are divided by.
-        top_k: how many of the largest are kept; of equal ones those of lower index. 0 keeps all.
-        top_p: the fewest of the most probable are kept that reach this sum.
-    """
-
-    seed: int = 0
-    noise: Float32 | None = None
-    temperature: float = 0.9
-    top_k: int = 50
-    top_p: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
-            raise BadInputError(
-                f"temperature {self.temperature:g}, top_k {self.top_k}, top_p {self.top_p:g}: "
-                "a positive temperature, top_k of at least 0 and top_p in (0, 1] are wanted"
-            )
-
-    def noise_of(self, frame: int, vocab: int) -> Float32:
-        """A frame's noise, ``[vocab]`` f32.
-
-        Raises:
-            BadInputError: the noise that was given has another width, or no such frame.
-        """
-        if self.noise is None:
-            return gumbel(self.seed, frame, vocab)
-        if self.noise.ndim != 2 or self.noise.shape[1] != vocab or frame >= len(self.noise):
-            raise BadInputError(
-                f"noise of shape {list(self.noise.shape)}; frame {frame} of [frames, {vocab}] is wanted"
-            )
-        row: Float32 = self.noise[frame]
-        return row
-
-
 def greedy(scores: Float32) -> int:
     """The code with the largest score; of equals the lowest."""
     return int(scores.argmax())
 
 
 def drawn(scores: Float32, sampling: Sampling, frame: int) -> int:
-    """A code drawn from ruled ``scores [vocab]``."""
-    warm = scores / np.float32(sampling.temperature)
-    order = np.argsort(-warm, kind="stable")
-    if sampling.top_k:
-        order = order[: sampling.top_k]
-    if sampling.top_p < 1:
-        weights = np.exp(warm[order].astype(np.float64) - float(warm[order[0]]))
-        before = np.cumsum(weights) - weights
-        order = order[before < sampling.top_p * weights.sum()]
-    kept = np.full(len(warm), -np.inf, np.float32)
-    kept[order] = warm[order]
-    return greedy(kept + sampling.noise_of(frame, len(warm)))
+    """The code that the law of sampling draws from ruled ``scores [vocab]``, those left out that are barred.
 
+    Args:
+        scores: the talker's logits as `Rules.ruled` leaves them.
+        sampling: with a seed, whose noise for codebook 0 is taken; noise in its place is ``[1, 1, vocab]``.
+        frame: how many came before; the generator counts on from the ``frame`` of ``sampling``.
 
-def gumbel(seed: int, frame: int, count: int) -> Float32:
-    """Gumbel noise that depends on (seed, frame, index) only, ``[count]`` f32."""
-    bits = np.random.Philox(key=seed, counter=[0, 0, frame, 0]).random_raw(count)
-    uniform = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    noise: Float32 = (-np.log(-np.log(uniform))).astype(np.float32)
-    return noise
+    Raises:
+        BadInputError: a parameter or noise makes no sense.
+        NonFiniteLogitsError: a logit divided by the temperature is not finite.
+    """
+    draws = draws_of(following(sampling, frame), (1, 1, len(scores)), codebook=0)
+    allowed = np.flatnonzero(scores != -np.inf)
+    noise = draws.row(0, 0, len(scores))[allowed]
+    top_k = min(draws.top_k, len(allowed))
+    place = law.sample(scores[allowed], draws.temperature, top_k, draws.top_p, noise)
+    if place < 0:
+        raise NonFiniteLogitsError(frame, 0, "the talker's, of CB0")
+    return int(allowed[place])

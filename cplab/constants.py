@@ -34,6 +34,28 @@ EXP_POLYNOMIAL = (
     float.fromhex("0x1p+0"),
 )
 
+#: log splits x into m * 2**n with m from sqrt(1/2), whose bits these are rounded up, to sqrt(2).
+SQRT_HALF_BITS = 0x3F3504F3
+
+#: (log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1], highest power first; with it log(1 + f) is off
+#: by 3.2e-9 of itself before rounding to float32.
+LOG_POLYNOMIAL = (
+    float.fromhex("0x1.1457a8p-4"),
+    float.fromhex("-0x1.de3c80p-4"),
+    float.fromhex("0x1.e6f0a4p-4"),
+    float.fromhex("-0x1.fc21fap-4"),
+    float.fromhex("0x1.233764p-3"),
+    float.fromhex("-0x1.555c4ep-3"),
+    float.fromhex("0x1.99a4b6p-3"),
+    float.fromhex("-0x1.000006p-2"),
+    float.fromhex("0x1.555548p-2"),
+)
+
+#: Philox4x32-10 (Salmon et al., SC 2011): multipliers and what the key grows by each round.
+PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
+PHILOX_ROUNDS = 10
+
 #: Quantised arithmetic: values that share a scale, products that are summed as integers, and the least scale of an
 #: activation's block: below it, among subnormals, the block is zeros.
 QUANT_BLOCK = 32

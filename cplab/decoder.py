@@ -28,12 +28,13 @@ from cplab.errors import (
 from cplab.formats import format_named
 from cplab.kernels import compiling as kernels
 from cplab.kernels import plan as p
-from cplab.kernels import stages, team, units
+from cplab.kernels import sampling, stages, team, units
 from cplab.kernels.packing import columns_padded, row_bytes
 from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
 from cplab.laps import PARTS, Laps
 from cplab.model import Model
 from cplab.rope import rope_table
+from cplab.sampling import Draws, Noise, checked_draws
 from cplab.spec import Spec
 from cplab.streamed_weights import StreamedWeights, norms
 from cplab.tuning import found_distance, tuning_key
@@ -94,14 +95,15 @@ class Decoder:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: NDArray[np.float32] | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`.
 
         Raises:
             ForkedTeamError: this process is a fork of the one that made the predictor.
         """
-        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced)
+        draws = checked_draws(self.model.spec, noise, len(hidden))
         require_process(self._pid)
         codes = np.empty((len(hidden), self.model.spec.passes), np.int32)
         logits = []
@@ -110,7 +112,8 @@ class Decoder:
         step = 1 if self.recompute else MAX_BATCH
         for at in range(0, len(hidden), step):
             part = slice(at, at + step)
-            codes[part] = self._run(hidden[part], cb0_embed[part], None if forced is None else forced[part], at)
+            fed = None if forced is None else forced[part]
+            codes[part] = self._run(hidden[part], cb0_embed[part], fed, None if draws is None else draws[part], at)
             if trace is not None:
                 logits.append(self._arrays[p.LOGITS].copy())
                 pass_ns += np.diff(self._arrays[p.TIMES])
@@ -153,17 +156,33 @@ class Decoder:
         return self._together
 
     def _run(
-        self, hidden: NDArray[np.float32], cb0: NDArray[np.float32], forced: NDArray[np.int32] | None, first: int
+        self,
+        hidden: NDArray[np.float32],
+        cb0: NDArray[np.float32],
+        forced: NDArray[np.int32] | None,
+        draws: Draws | None,
+        first: int,
     ) -> NDArray[np.int32]:
         self._reserve(len(hidden))
         plan = self._plan
         plan[p.HIDDEN_IN], plan[p.CB0_IN] = hidden.ctypes.data, cb0.ctypes.data
         plan[p.IS_FORCED] = forced is not None
         plan[p.FORCED] = 0 if forced is None else forced.ctypes.data
+        plan[p.SAMPLED] = draws is not None
+        if draws is not None:
+            self._point_at_draws(draws)
         self._arrays[p.STATUS][:] = p.NO_TROUBLE
         self._launch()
         self._raise_trouble(first)
         return self._arrays[p.CODES].copy()
+
+    def _point_at_draws(self, draws: Draws) -> None:
+        """Say in the plan how codes are drawn; ``draws`` outlives the call."""
+        plan = self._plan
+        plan[p.TOP_K] = draws.top_k
+        self._arrays[p.SAMPLING][:] = draws.temperature, draws.top_p
+        plan[p.SEEDS], plan[p.FRAMES] = draws.seeds.ctypes.data, draws.frames.ctypes.data
+        plan[p.NOISE] = 0 if draws.noise is None else draws.noise.ctypes.data
 
     def _raise_trouble(self, first: int) -> None:
         """Raise for the first value of the call that was not finite, if there was one."""
@@ -194,6 +213,7 @@ class Decoder:
         plan[p.RECOMPUTE], plan[p.CLOCK] = self.recompute, time.CLOCK_MONOTONIC
         plan[p.OFFSET] = self._kind.offset if self._kind else 0
         plan[p.UNIT_CODE], plan[p.STAGE_CODE] = units.unit.address, stages.run_stage.address
+        plan[p.DRAW_CODE] = sampling.draw.address
         self._point(p.MATRICES, self._weights.matrices)
         self._point(p.NORMS, norms(self.model))
         self._point(p.TABLES, self._weights.tables)
@@ -201,6 +221,7 @@ class Decoder:
         self._point(p.NUMBERS, np.array([spec.rms_eps, attention_scale(spec.head_dim)], np.float32))
         bias = "small_to_mtp_projection.bias"
         self._point(p.BIAS, self.model.f32(bias) if spec.projected else np.zeros(spec.hidden, np.float32))
+        self._point(p.SAMPLING, np.zeros(2, np.float32))
         self._point(p.STATUS, np.zeros(1, np.int64))
         self._point(p.TIMES, np.zeros(spec.passes + 1, np.int64))
         self._point(p.TEAM, _aligned(8 * (5 + self.threads), np.int64))
@@ -230,9 +251,11 @@ class Decoder:
         widest = max(spec.hidden, spec.talker_hidden)
         scores = spec.head_dim + (spec.positions + 15) // 16 * 16
         panel, scratch = 4 * max(widest * T, scores), 4 * 2 * 16 * T
-        parts = [_round_up(size) for size in (panel, scratch, self._records_bytes(widest, T))]
+        drawing = sampling.work_bytes(spec.vocab)
+        parts = [_round_up(size) for size in (panel, scratch, self._records_bytes(widest, T), drawing)]
         self._point(p.PRIVATE, _aligned(sum(parts) * self.threads, np.uint8))
         self._plan[p.SCRATCH_AT], self._plan[p.QUANTS_AT] = parts[0], parts[0] + parts[1]
+        self._plan[p.DRAWING_AT] = sum(parts[:3])
         self._plan[p.PRIVATE_BYTES] = sum(parts)
         self._point(p.LOGITS, _aligned(B * spec.passes * spec.vocab, np.float32).reshape(B, spec.passes, spec.vocab))
         self._point(p.CODES, np.zeros((B, spec.passes), np.int32))

@@ -21,6 +21,7 @@ check                     what it finds
 ``inputs``                the call wrote to its arguments
 ``results``               an array that was returned changed in a later call
 ``float mode, team``      flush-to-zero set by the caller after the team exists
+``sampling``              codes that are not those that the law draws from the logits (`cplab.gate_sampling`)
 ``quality``               logits too far from the oracle's (tier quality: `cplab.gate_quality`)
 ``contract``              NaN, wrong types and widths taken without a word; strided inputs; untrue counts and pass times
 ========================  =============================================================================================
@@ -42,6 +43,7 @@ from numpy.typing import NDArray
 from cplab.errors import CplabError, NonFiniteLogitsError
 from cplab.gate_contract import broken_contract
 from cplab.gate_report import Check, Difference, Report
+from cplab.gate_sampling import SamplingJudge
 from cplab.golden import SUBNORMAL_SCALE, Golden, row_digests
 from cplab.model import Model
 from cplab.oracle import Oracle, OracleFrame
@@ -134,6 +136,7 @@ class Judge:
         else:
             self.report.teacher_forced = None
             self.report.note = "judged by free-running codes only: it takes no forced codes"
+        other = []
         if self.exact:
             other = [self._call(i, forced=self.golden.forced) for i in range(self.count)]
             scored = self.golden.forced_digests
@@ -144,6 +147,7 @@ class Judge:
         self._add("inputs", not self.changed_inputs, self.changed_inputs)
         changed = self.kept is not None and not np.array_equal(*self.kept)
         self._add("results", not changed, "the codes of the first call changed in a later one: return a copy")
+        self._sampling([call.logits for call in other])
         if self.exact:
             self._float_mode("float mode, team")
         wrong = broken_contract(self.predictor, self.golden, [(call.codes, call.pass_ns) for call in free])
@@ -288,6 +292,21 @@ class Judge:
             if unlike:
                 return f"{unlike}, teacher-forced" if codes is not None else unlike
         return ""
+
+    def _sampling(self, greedy: list[Logits | None]) -> None:
+        thorough = self.count >= _MANY
+        right = not {"logits", "forced logits"} & set(self.report.failed())
+        judge = SamplingJudge(
+            self.predictor,
+            self.model,
+            self.golden,
+            exact=self.exact,
+            greedy=greedy,
+            oracle=self._truth if thorough and right else None,
+            thorough=thorough,
+        )
+        fault = judge.fault()
+        self._add("sampling", not fault, fault)
 
     def _untraced(self, free: list[_Call], forced: list[_Call]) -> None:
         detail = ""

@@ -17,6 +17,7 @@ from cplab.constants import attention_scale
 from cplab.errors import NonFiniteLogitsError
 from cplab.model import Model, Tensor
 from cplab.rope import rope_table
+from cplab.sampling import Draws
 
 Vector = NDArray[np.float32]
 
@@ -43,8 +44,12 @@ class Oracle:
             name: self.decoded(t) for name, t in model.tensors.items() if "codec_embedding" not in name
         }
 
-    def frame(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32] | None = None) -> OracleFrame:
+    def frame(
+        self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32] | None = None, draws: Draws | None = None
+    ) -> OracleFrame:
         """One frame: ``hidden [talker_hidden]``, ``cb0_embed [talker_hidden]``, ``forced [groups-1]`` or None.
+
+        Codes are drawn as the first frame of ``draws`` says; they are the largest logits' where that is None.
 
         Raises:
             NonFiniteLogitsError: with the pass in which it happened.
@@ -54,7 +59,7 @@ class Oracle:
         inputs = [hidden, cb0_embed]
         for g in range(self.spec.passes):
             logits[g] = self.pass_logits(g, inputs)
-            code = law.argmax(logits[g])
+            code = self.code(g, logits[g], draws)
             if code < 0:
                 raise NonFiniteLogitsError(0, g)
             codes[g] = code
@@ -67,7 +72,9 @@ class Oracle:
         residual = self.layers(np.stack([self.project(x) for x in inputs]))
         return self.head(g, self.norm(residual[-1], "model.norm.weight"))
 
-    def scored(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32]) -> OracleFrame:
+    def scored(
+        self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32], draws: Draws | None = None
+    ) -> OracleFrame:
         """Teacher-forced logits of all codebooks from one pass over all positions.
 
         A position sees only those before it, so this is `frame` with ``forced`` at an eighth of the work; a test holds
@@ -76,10 +83,14 @@ class Oracle:
         embedded = [self.embedding(g, int(forced[g])) for g in range(self.spec.passes - 1)]
         residual = self.layers(np.stack([self.project(x) for x in (hidden, cb0_embed, *embedded)]))
         heads = [self.head(g, self.norm(residual[g + 1], "model.norm.weight")) for g in range(self.spec.passes)]
-        codes = np.array([law.argmax(row) for row in heads], np.int32)
+        codes = np.array([self.code(g, row, draws) for g, row in enumerate(heads)], np.int32)
         if (codes < 0).any():
             raise NonFiniteLogitsError(0, int(np.argmax(codes < 0)))
         return OracleFrame(codes, np.stack(heads))
+
+    def code(self, g: int, logits: Vector, draws: Draws | None) -> int:
+        """The code of pass ``g`` from its logits ``[vocab]``, or -1."""
+        return int(law.argmax(logits)) if draws is None else draws.code(0, g, logits)
 
     def decoded(self, tensor: Tensor) -> Any:
         """A tensor as this oracle computes with it."""

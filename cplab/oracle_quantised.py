@@ -16,6 +16,7 @@ from cplab.errors import BadInputError, NonFiniteActivationError
 from cplab.formats import FORMATS
 from cplab.model import Model, Tensor, is_streamed
 from cplab.oracle import Oracle, OracleFrame, Vector
+from cplab.sampling import Draws
 
 #: Ids of rounding laws that have an oracle: float32, and integers in the blocks of a format of the same name.
 ARITHMETICS = ("f32", *(name for name, kind in FORMATS.items() if kind.blocks is not None))
@@ -91,9 +92,11 @@ class QuantisedOracle(Oracle):
         except NonFiniteActivationError as error:
             raise NonFiniteActivationError(0, g, error.matrix) from None
 
-    def scored(self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32]) -> OracleFrame:
+    def scored(
+        self, hidden: Vector, cb0_embed: Vector, forced: NDArray[np.int32], draws: Draws | None = None
+    ) -> OracleFrame:
         """See `Oracle.scored`; where an activation is not finite, pass by pass, which tells the pass."""
         try:
-            return super().scored(hidden, cb0_embed, forced)
+            return super().scored(hidden, cb0_embed, forced, draws)
         except NonFiniteActivationError:
-            return self.frame(hidden, cb0_embed, forced)
+            return self.frame(hidden, cb0_embed, forced, draws)

@@ -14,10 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.cb0 import Rules, Sampling, drawn, greedy
+from cplab.cb0 import Rules, drawn, greedy
 from cplab.errors import BadInputError
 from cplab.model import Model
 from cplab.recorded import Prompt
+from cplab.sampling import Sampling, following
 from cplab.sources import synthetic
 from cplab.talker import Heard
 from cplab.variant import CodePredictor
@@ -124,7 +125,8 @@ class Speech:
         embeddings: what is fed back.
         prompt: what goes into the talker first, and the text that comes with each frame; ``tts_pad`` must be there.
         rules: of CB0.
-        sampling: how CB0 is drawn; None: the largest logit wins.
+        cb0_sampling: how CB0 is drawn, by a seed; None: the largest logit wins. Frames are counted on from its first.
+        sampling: the same of the code predictor's codes.
         teacher: codes that are fed back instead of those chosen, ``[frames, groups]``.
     """
 
@@ -133,6 +135,7 @@ class Speech:
     embeddings: Embeddings
     prompt: Prompt
     rules: Rules
+    cb0_sampling: Sampling | None = None
     sampling: Sampling | None = None
     teacher: Int32 | None = None
     _pad: Float32 = field(init=False)
@@ -141,6 +144,9 @@ class Speech:
         if self.prompt.tts_pad is None:
             raise BadInputError("the prompt has no tts_pad, which follows the text")
         self._pad = self.prompt.tts_pad
+        for sampling in (self.cb0_sampling, self.sampling):
+            if sampling is not None and sampling.seed is None:
+                raise BadInputError("the loop draws by a seed; noise that is given is of one call")
 
     def run(self, frames: int, progress: Callable[[], None] | None = None) -> Run:
         """Speak until the end code, or that many frames; a teacher ends with its codes.
@@ -176,7 +182,10 @@ class Speech:
             embed = self.embeddings.of_cb0[fed0]
             at = clock()
             others = self.predictor.predict(
-                heard.hidden[None], embed[None], forced=None if taught is None else taught[None, 1:]
+                heard.hidden[None],
+                embed[None],
+                forced=None if taught is None else taught[None, 1:],
+                noise=self.noise(frame),
             )[0]
             cp_ns = clock() - at
             predicted = np.concatenate([np.array([cb0], np.int32), others])
@@ -199,7 +208,11 @@ class Speech:
 
     def _chosen(self, heard: Heard, spoken: list[int], frame: int) -> int:
         scores = self.rules.ruled(heard.logits, spoken)
-        return greedy(scores) if self.sampling is None else drawn(scores, self.sampling, frame)
+        return greedy(scores) if self.cb0_sampling is None else drawn(scores, self.cb0_sampling, frame)
+
+    def noise(self, frame: int) -> Sampling | None:
+        """How the code predictor draws the codes of a frame; None: it does not."""
+        return None if self.sampling is None else following(self.sampling, frame)
 
     def _text(self, frame: int) -> Float32:
         trailing = self.prompt.trailing

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cplab.cb0 import Rules, Sampling
+from cplab.cb0 import Rules, drawn
 from cplab.errors import BadInputError
 from cplab.llama.engine import bindings
 from cplab.orchestrate import Embeddings, Speech, seeded_prompt
 from cplab.orchestrate_compare import must_fit
 from cplab.recorded import Prompt, read_codes
+from cplab.sampling import Sampling
 from cplab.sources import load_model, synthetic
 from cplab.talker import Room, Talker, talker_file
 from cplab.talker_dump import TalkerDump, load_talker_dump
@@ -34,7 +35,8 @@ class Asked:
         dump: prompt, rules and what to compare with.
         teacher: codes to feed back.
         penalty: of repetitions; None for the dump's, or none.
-        sampling: None for greedy.
+        sample: whether codes are drawn, with the official parameters.
+        seed: of that, for talker and code predictor; None for 0.
     """
 
     talker: str
@@ -45,7 +47,8 @@ class Asked:
     dump: Path | None = None
     teacher: Path | None = None
     penalty: float | None = None
-    sampling: Sampling | None = None
+    sample: bool = False
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ def prepared(asked: Asked) -> Iterator[Ready]:
         raise BadInputError(f"--frames {asked.frames}: at least 1 is wanted")
     if asked.penalty is not None and not asked.penalty > 0:
         raise BadInputError(f"--repetition-penalty {asked.penalty:g}: a positive number is wanted")
+    sampling = _sampling(asked)
     variant = get_variant(asked.variant)
     bindings()
     dump = None if asked.dump is None else load_talker_dump(asked.dump)
@@ -103,12 +107,23 @@ def prepared(asked: Asked) -> Iterator[Ready]:
         rules = Rules(rules.end, rules.suppressed, rules.least, asked.penalty)
     hidden = synthetic.hidden_states(model.name, 2, spec.talker_hidden)
     for row in hidden:
-        predictor.predict(row[None], talker.codec_embedding[:1])
-    talker.prefill(prompt.prefill)
+        predictor.predict(row[None], talker.codec_embedding[:1], noise=sampling)
+    heard = talker.prefill(prompt.prefill)
+    if sampling is not None:
+        drawn(rules.ruled(heard.logits, []), sampling, 0)
     talker.step(prompt.prefill[0])
     embeddings = Embeddings(talker.codec_embedding, model)
-    speech = Speech(talker, predictor, embeddings, prompt, rules, asked.sampling, teacher)
+    speech = Speech(talker, predictor, embeddings, prompt, rules, sampling, sampling, teacher)
     try:
         yield Ready(speech, frames, dump, tuple(notes))
     finally:
         talker.close()
+
+
+def _sampling(asked: Asked) -> Sampling | None:
+    if asked.seed is not None and not asked.sample:
+        raise BadInputError("--seed is of --sample, which is not asked for")
+    seed = asked.seed or 0
+    if not 0 <= seed < 2**64:
+        raise BadInputError(f"--seed {seed}: 0 to 2**64 - 1 is wanted")
+    return Sampling(seed) if asked.sample else None

@@ -155,7 +155,7 @@ def _cp_alone(speech: Speech, run: Run, filler: Float32 | None) -> Int64:
         forced = None if speech.teacher is None else codes[None, 1:]
         _empty_caches(filler)
         began = time.perf_counter_ns()
-        speech.predictor.predict(hidden[None], embed[None], forced=forced)
+        speech.predictor.predict(hidden[None], embed[None], forced=forced, noise=speech.noise(n))
         took[n] = time.perf_counter_ns() - began
     return took
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from cplab.errors import UnknownVariantError
 from cplab.model import Model
+from cplab.sampling import Noise
 
 Tier = Literal["exact", "codes", "quality"]
 
@@ -75,7 +76,7 @@ class CodePredictor(Protocol):
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: NDArray[np.float32] | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """``hidden [B, talker_hidden]``, ``cb0_embed [B, talker_hidden]`` f32 -> codes ``[B, groups-1]`` int32.
 
@@ -84,7 +85,10 @@ class CodePredictor(Protocol):
             cb0_embed: the talker's embedding of code CB0.
             forced: ``[B, groups-1]`` codes that are fed back instead of the predicted ones (teacher forcing).
             trace: filled with logits and pass times where given.
-            noise: Gumbel noise for sampling; variants that only predict greedily refuse it.
+            noise: greedy where None; else how codes are drawn (`cplab.sampling`): a `Sampling`, or Gumbel samples
+                ``[B, groups-1, vocab]`` f32 that are added to the logits. What is drawn is fed back, unless ``forced``
+                says otherwise; the trace has the logits as they are before anything is done to them. A variant of tier
+                ``exact`` draws by the law (`cplab.arithmetic_sampling`); others may refuse.
 
         Raises:
             BadInputError: a wrong shape, dtype or value.
@@ -207,9 +211,13 @@ def checked_inputs(
     hidden: Any,
     cb0_embed: Any,
     forced: Any,
-    noise: Any,
+    noise: Any = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32] | None]:
-    """The arguments of ``predict``, contiguous, or BadInputError saying which one is wrong and how."""
+    """The arguments of ``predict``, contiguous, or BadInputError saying which one is wrong and how.
+
+    A variant that draws codes takes ``noise`` to `cplab.sampling.checked_draws`; one that cannot leaves it here, where
+    it is refused.
+    """
     from cplab.errors import BadInputError
 
     width = model.spec.talker_hidden

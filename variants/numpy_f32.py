@@ -18,6 +18,7 @@ from cplab.constants import attention_scale
 from cplab.errors import NonFiniteLogitsError
 from cplab.model import Model, is_streamed
 from cplab.rope import rope_table
+from cplab.sampling import Draws, Noise, checked_draws, choose
 from cplab.variant import CodePredictor, Trace, WeightStream, checked_inputs, variant
 
 Array = NDArray[np.float32]
@@ -41,10 +42,11 @@ class NumpyPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`."""
-        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced)
+        draws = checked_draws(self.spec, noise, len(hidden))
         from threadpoolctl import threadpool_limits  # sets variables of the process when imported
 
         spec = self.spec
@@ -53,7 +55,8 @@ class NumpyPredictor:
         pass_ns = np.zeros(spec.passes, np.int64)
         with threadpool_limits(self.threads, "blas"):
             for b in range(len(hidden)):
-                self._frame(b, hidden[b], cb0_embed[b], None if forced is None else forced[b], codes, logits, pass_ns)
+                fed = None if forced is None else forced[b]
+                self._frame(b, hidden[b], cb0_embed[b], fed, draws, codes, logits, pass_ns)
         if trace is not None:
             trace.logits, trace.pass_ns = logits, pass_ns
         return codes
@@ -71,6 +74,7 @@ class NumpyPredictor:
         hidden: Array,
         cb0: Array,
         forced: NDArray[np.int32] | None,
+        draws: Draws | None,
         codes: NDArray[np.int32],
         logits: Array,
         pass_ns: NDArray[np.int64],
@@ -84,9 +88,9 @@ class NumpyPredictor:
             started = time.perf_counter_ns()
             x = self._layers(self._project(X), first, K, V)
             logits[b, g] = self.weights[f"lm_head.{g}.weight"] @ self._norm(x[-1], "model.norm.weight")
-            if not np.isfinite(logits[b, g]).all():
+            codes[b, g] = choose(logits[b, g], draws, b, g)
+            if codes[b, g] < 0:
                 raise NonFiniteLogitsError(b, g)
-            codes[b, g] = np.argmax(logits[b, g])
             first += len(X)
             fed = int(codes[b, g] if forced is None else forced[g])
             table = self.model.tensors[f"model.codec_embedding.{g}.weight"]

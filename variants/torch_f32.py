@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from cplab import official
 from cplab.decoder import require_process
 from cplab.model import Model
+from cplab.sampling import Noise
 from cplab.torch_frames import DecodedTensors, torch_note, torch_streams, torch_threads
 from cplab.variant import CodePredictor, Trace, WeightStream, checked_inputs, variant
 
@@ -47,7 +48,7 @@ class OfficialPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`; frames go one after another.
 

@@ -23,6 +23,7 @@ from cplab.decoder import require_process
 from cplab.errors import NonFiniteLogitsError
 from cplab.model import Model
 from cplab.rope import rope_table
+from cplab.sampling import Noise
 from cplab.torch_frames import DecodedTensors, torch_module, torch_note, torch_streams, torch_threads
 from cplab.variant import CodePredictor, Trace, WeightStream, checked_inputs, variant
 
@@ -53,7 +54,7 @@ class ManualPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`; frames go one after another.
 

@@ -16,6 +16,7 @@ from cplab.external.naming import ExternalName
 from cplab.external.program import Program
 from cplab.formats import format_named
 from cplab.model import Model
+from cplab.sampling import Draws, Noise, checked_draws, choose
 from cplab.variant import Trace, WeightStream, checked_inputs
 
 Array = NDArray[np.float32]
@@ -72,7 +73,7 @@ class ExternalPredictor:
             raise EngineError(
                 f"{external.name}: tier {external.tier} compares logits and {lacking}; tier=codes does without"
             )
-        self._refusal = f"{external.name}: {lacking}, and so takes no forced codes"
+        self._refusal = f"{external.name}: {lacking}, and so takes no forced codes and no noise"
         judged = "" if self.takes_forced else f"{lacking}: judged by its free-running codes only"
         self.engine_note = "; ".join(part for part in (self._engine.described, f"given {what}", judged) if part)
         self.passes_per_frame = spec.passes
@@ -85,28 +86,54 @@ class ExternalPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`; a trace gets no pass times.
 
+        Codes are drawn from the engine's logits, not by it: a sampled frame takes as many calls as it has passes.
+
         Raises:
-            BadInputError: also where ``forced`` is given to an engine that takes none.
+            BadInputError: also where ``forced`` or ``noise`` is given to an engine that takes no forced codes.
             EngineError: it failed; the message holds what it said.
             ForkedTeamError: this process is a fork of the one that made the predictor.
         """
-        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced)
+        draws = checked_draws(self.model.spec, noise, len(hidden))
         require_process(self._pid)
-        if forced is not None and not self.takes_forced:
+        if (forced is not None or draws is not None) and not self.takes_forced:
             raise BadInputError(self._refusal)
-        wanted = self.takes_forced and (trace is not None or forced is not None)
-        codes, logits = self._engine.run(hidden, cb0_embed, forced, logits=wanted)
-        if logits is not None:
-            bad = np.argwhere(~np.isfinite(logits).all(-1))
-            if len(bad):
-                raise NonFiniteLogitsError(int(bad[0, 0]), int(bad[0, 1]), self._name)
+        if draws is None:
+            wanted = self.takes_forced and (trace is not None or forced is not None)
+            codes, logits = self._run(hidden, cb0_embed, forced, logits=wanted)
+        else:
+            codes, logits = self._drawn(hidden, cb0_embed, forced, draws)
         if trace is not None:
             trace.logits, trace.pass_ns = logits, np.empty(0, np.int64)
         return codes
+
+    def _run(
+        self, hidden: Array, cb0_embed: Array, forced: Codes | None, *, logits: bool
+    ) -> tuple[Codes, Array | None]:
+        codes, scores = self._engine.run(hidden, cb0_embed, forced, logits=logits)
+        if scores is not None:
+            bad = np.argwhere(~np.isfinite(scores).all(-1))
+            if len(bad):
+                raise NonFiniteLogitsError(int(bad[0, 0]), int(bad[0, 1]), self._name)
+        return codes, scores
+
+    def _drawn(self, hidden: Array, cb0_embed: Array, forced: Codes | None, draws: Draws) -> tuple[Codes, Array | None]:
+        codes = np.zeros((len(hidden), self.model.spec.passes), np.int32)
+        fed = codes if forced is None else forced
+        logits: Array | None = None
+        for g in range(self.model.spec.passes):
+            if logits is None or forced is None:
+                _, logits = self._run(hidden, cb0_embed, fed, logits=True)
+            assert logits is not None
+            for b in range(len(hidden)):
+                codes[b, g] = choose(logits[b, g], draws, b, g)
+                if codes[b, g] < 0:
+                    raise NonFiniteLogitsError(b, g, self._name)
+        return codes, logits
 
     def streams(self) -> list[WeightStream]:
         """None: the weights lie in the engine's own memory."""

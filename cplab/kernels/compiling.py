@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from cplab import jit
 from cplab.cachedir import cache_dir, writing_to_cache
 from cplab.errors import VariantUnavailableError
-from cplab.kernels import reading, stages, team, units
+from cplab.kernels import reading, sampling, stages, team, units
 
 _PLAN = types.Array(types.int64, 1, "C")
 _TABLE = types.Array(types.int64, 2, "C")
@@ -29,6 +29,7 @@ def steps() -> list[tuple[str, Callable[[], object]]]:
     """What there is to compile, in order, with what each is called."""
     return [
         ("matrix kernels", lambda: units.unit.address),
+        ("drawing codes", lambda: sampling.draw.address),
         ("stages of a pass", lambda: stages.run_stage.address),
         ("one thread", lambda: team.frame_alone.compile((_PLAN,))),
         ("thread team", lambda: team.frame_together.compile((_PLAN, types.int64))),

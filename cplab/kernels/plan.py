@@ -26,6 +26,8 @@ from __future__ import annotations
     CLOCK,  # POSIX clock id for pass times
     BATCH,  # B, frames of this call
     IS_FORCED,  # 1: codes fed back come from FORCED
+    SAMPLED,  # 1: codes are drawn, as SAMPLING and what follows it say; 0: the largest logit's
+    TOP_K,
     OFFSET,  # float32 activations: 0; quantised ones: what stands on top of a weight that is kept unsigned
     # The model.
     MATRICES,  # int64 [layers * 4 + 1 + passes, 3]: address, format code, bytes a row; order as in `matrix_index`
@@ -38,6 +40,10 @@ from __future__ import annotations
     HIDDEN_IN,  # [B, talker_hidden]
     CB0_IN,  # [B, talker_hidden]
     FORCED,  # int32 [B, passes]
+    SAMPLING,  # [2]: temperature, top_p
+    NOISE,  # [B, passes, vocab], or 0: noise is made from
+    SEEDS,  # uint64 [B]
+    FRAMES,  # uint64 [B]
     LOGITS,  # [B, passes, vocab]
     CODES,  # int32 [B, passes]
     STATUS,  # int64: the first value that is not finite, as `layout.trouble` writes it; NO_TROUBLE where there is none
@@ -58,12 +64,14 @@ from __future__ import annotations
     PRIVATE_BYTES,
     SCRATCH_AT,  # two [T][16] blocks
     QUANTS_AT,  # the panel as records of quantised activations
+    DRAWING_AT,  # `sampling.work_bytes`
     TEAM,  # int64 words, each in a cache line of its own: see `team`
     # Compiled code, by address.
     UNIT_CODE,  # units.unit
     STAGE_CODE,  # stages.run_stage
+    DRAW_CODE,  # sampling.draw
     SIZE,
-) = range(48)
+) = range(56)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

@@ -2,8 +2,8 @@
 
 A stage reads what earlier stages wrote and writes only its own share, so between two stages a barrier (or a new
 launch) is all that is needed. Cheap things are not split but repeated by every member, which saves a barrier: norms,
-and the argmax of the last pass's logits. Nothing is ever summed across members: a dot product belongs to one member,
-so the thread count cannot change a bit.
+and choosing a code from the last pass's logits. Nothing is ever summed across members: a dot product belongs to one
+member, so the thread count cannot change a bit.
 
 Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head.
 """
@@ -45,10 +45,14 @@ def _quantised(plan: Any, x: int, T: int, count: int, n: int, g: int, m: int) ->
 
 @jit()
 def chosen(plan: Any, b: int, g: int, m: int) -> int:
-    """The code to feed back after pass ``g`` of sequence ``b``; member 0 also records the argmax."""
+    """The code to feed back after pass ``g`` of sequence ``b``; member 0 also records the one that was chosen."""
     vocab = plan[p.VOCAB]
     at = b * plan[p.PASSES] + g
-    code = blocks.argmax(plan[p.LOGITS] + 4 * at * vocab, vocab)
+    if plan[p.SAMPLED]:
+        call_address(plan[p.DRAW_CODE], (plan.ctypes.data, b, g, m))
+        code = read_i32(private(plan, m) + plan[p.DRAWING_AT])
+    else:
+        code = blocks.argmax(plan[p.LOGITS] + 4 * at * vocab, vocab)
     if m == 0:
         write_i32(plan[p.CODES] + 4 * at, code)
         if code < 0:

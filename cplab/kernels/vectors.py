@@ -207,3 +207,24 @@ def exp(builder: Any, x: Any) -> Any:
     p = builder.select(too_high, splat(float("inf")), p)
     too_low = builder.fcmp_ordered("<", x, splat(constants.EXP_LOW))
     return builder.select(too_low, splat(0.0), p)
+
+
+def log(builder: Any, x: Any) -> Any:
+    """The canonical logarithm, lane by lane: see `cplab.arithmetic.log` for the rule."""
+    zero, infinity = splat(0.0), splat(float("inf"))
+    small = builder.fcmp_ordered("<", x, splat(2.0**-126))
+    bits = builder.bitcast(builder.select(small, builder.fmul(x, splat(2.0**23)), x), INTS)
+    power = builder.ashr(builder.sub(bits, splat_int(constants.SQRT_HALF_BITS)), splat_int(23))
+    m = builder.bitcast(builder.sub(bits, builder.shl(power, splat_int(23))), VECTOR)
+    f = builder.fsub(m, splat(1.0))
+    exponent = builder.add(power, builder.select(small, splat_int(-23), splat_int(0)))
+    n = builder.sitofp(exponent, VECTOR)
+    first, *rest = constants.LOG_POLYNOMIAL
+    p = splat(first)
+    for coefficient in (*rest, -0.5):
+        p = fma(builder, p, f, splat(coefficient))
+    tail = fma(builder, builder.fmul(f, f), p, builder.fmul(n, splat(constants.LN2_LOW)))
+    y = fma(builder, n, splat(constants.LN2_HIGH), builder.fadd(f, tail))
+    y = builder.select(builder.fcmp_ordered("==", x, infinity), infinity, y)
+    y = builder.select(builder.fcmp_ordered("==", x, zero), splat(float("-inf")), y)
+    return builder.select(builder.fcmp_ordered(">=", x, zero), y, splat(float("nan")))

@@ -15,6 +15,7 @@ from cplab.llama.engine import Engine, bindings
 from cplab.llama.heads import Matrix
 from cplab.llama.probing import chosen_settings
 from cplab.model import Model
+from cplab.sampling import Noise, checked_draws, choose
 from cplab.tuning import found_distance, tuning_key
 from cplab.variant import Trace, WeightStream, checked_inputs
 
@@ -72,7 +73,7 @@ class LlamaPredictor:
         *,
         forced: NDArray[np.int32] | None = None,
         trace: Trace | None = None,
-        noise: Array | None = None,
+        noise: Noise | None = None,
     ) -> NDArray[np.int32]:
         """See `cplab.variant.CodePredictor.predict`; frames go one after another.
 
@@ -80,7 +81,8 @@ class LlamaPredictor:
             EngineError: llama.cpp gave up.
             ForkedTeamError: this process is a fork of the one that made the predictor.
         """
-        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced)
+        draws = checked_draws(self.spec, noise, len(hidden))
         require_process(self._pid)
         spec = self.spec
         codes = np.empty((len(hidden), spec.passes), np.int32)
@@ -94,10 +96,10 @@ class LlamaPredictor:
                 started = time.perf_counter_ns()
                 X[g + 2 - len(fed) : g + 2] = self._projected(fed)
                 logits[b, g] = self._heads[g].times(self._state(X, g)[None])[0]
-                if not np.isfinite(logits[b, g]).all():
+                codes[b, g] = choose(logits[b, g], draws, b, g)
+                if codes[b, g] < 0:
                     count = np.count_nonzero(~np.isfinite(logits[b, g]))
                     raise NonFiniteLogitsError(b, g, f"{count} of {spec.vocab}, from llama.cpp's hidden state")
-                codes[b, g] = np.argmax(logits[b, g])
                 code = int(codes[b, g] if forced is None else forced[b, g])
                 fed = self._tables[g].format.unpack(self._tables[g].data[code : code + 1])
                 pass_ns[g] += time.perf_counter_ns() - started

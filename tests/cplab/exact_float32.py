@@ -81,3 +81,17 @@ def exp(x):
     for coefficient in c.EXP_POLYNOMIAL[1:]:
         p = fma(p, r, F(coefficient))
     return F(rounded(Fraction(float(p)) * Fraction(2) ** int(n)))
+
+
+def log(x):
+    """The log of the law, step by step, for positive normal arguments."""
+    from cplab import constants as c
+
+    bits = int(F(x).view(np.int32))
+    power = (bits - c.SQRT_HALF_BITS) >> 23
+    f = F(np.int32(bits - (power << 23)).view(F) - F(1))
+    p = F(c.LOG_POLYNOMIAL[0])
+    for coefficient in (*c.LOG_POLYNOMIAL[1:], -0.5):
+        p = fma(p, f, F(coefficient))
+    tail = fma(F(f * f), p, F(F(power) * F(c.LN2_LOW)))
+    return fma(F(power), F(c.LN2_HIGH), F(f + tail))

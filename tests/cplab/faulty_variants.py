@@ -1,4 +1,4 @@
-"""Ten implementations that are wrong, each in one way that the field knows. The gate must find every one.
+"""Implementations that are wrong, each in one way that the field knows. The gate must find every one.
 
 Most are the lab's own decoder with one number changed, so that everything else about them is right.
 """
@@ -11,12 +11,14 @@ import numpy as np
 from numba import njit, prange
 
 from cplab import arithmetic as law
+from cplab import arithmetic_sampling as sampling_law
 from cplab.decoder import Decoder
 from cplab.errors import NonFiniteLogitsError
 from cplab.kernels import machine, stages, team
 from cplab.kernels import plan as p
 from cplab.model import Model
 from cplab.oracle import Oracle
+from cplab.sampling import Sampling, checked_draws
 from cplab.variant import Trace, checked_inputs
 from variants.numpy_f32 import NumpyPredictor
 
@@ -81,7 +83,7 @@ class PreviousResult(Wrapped):
 
     def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
         mine = Trace()
-        codes = super().predict(hidden, cb0_embed, forced=forced, trace=mine)
+        codes = super().predict(hidden, cb0_embed, forced=forced, trace=mine, noise=noise)
         result = (codes, mine.logits)
         given = result if self.before is None or self.before[0].shape != codes.shape else self.before
         self.before = result
@@ -95,7 +97,7 @@ class SaysNaN(Wrapped):
 
     def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
         mine = Trace()
-        codes = super().predict(hidden, cb0_embed, forced=forced, trace=mine)
+        codes = super().predict(hidden, cb0_embed, forced=forced, trace=mine, noise=noise)
         mine.logits[:, 1, 5] = np.nan
         if trace is not None:
             trace.logits = mine.logits
@@ -116,6 +118,66 @@ class OutOfRange(Wrapped):
 
     def predict(self, hidden, cb0_embed, **options):
         return super().predict(hidden, cb0_embed, **options) + self.inner.model.spec.vocab
+
+
+class Samples(Wrapped):
+    """Changes how it is asked to draw; noise in an array stays as it is."""
+
+    def predict(self, hidden, cb0_embed, *, noise=None, **options):
+        if isinstance(noise, Sampling) and noise.seed is not None:
+            noise = self.changed(noise, len(hidden))
+        return super().predict(hidden, cb0_embed, noise=noise, **options)
+
+
+class IgnoresSeed(Samples):
+    """Draws from a generator of its own."""
+
+    def changed(self, noise, frames):
+        return replace(noise, seed=12345)
+
+
+class SameSampleEachFrame(Samples):
+    """Starts its generator anew in every frame."""
+
+    def changed(self, noise, frames):
+        return replace(noise, frame=[0] * frames)
+
+
+class SameNoiseEachPass(Samples):
+    """Draws all codebooks of a frame with the noise of the first."""
+
+    def changed(self, noise, frames):
+        spec = self.inner.model.spec
+        draws = checked_draws(spec, noise, frames)
+        rows = np.stack([[draws.row(b, 0, spec.vocab)] * spec.passes for b in range(frames)])
+        return replace(noise, seed=None, noise=rows)
+
+
+class IgnoresParameter(Samples):
+    """Draws with one parameter's default, whatever is asked for."""
+
+    def __init__(self, model: Model, name: str) -> None:
+        super().__init__(model)
+        self.changes = {name: getattr(Sampling(0), name)}
+
+    def changed(self, noise, frames):
+        return replace(noise, **self.changes)
+
+
+class SampledGreedily(Samples):
+    """Takes the arguments of sampling and the largest logit."""
+
+    def changed(self, noise, frames):
+        return None
+
+
+class FeedsTheLargest(Samples):
+    """Draws right codes, and feeds back the largest logit's."""
+
+    def predict(self, hidden, cb0_embed, *, forced=None, noise=None, **options):
+        if noise is not None and forced is None:
+            forced = self.inner.predict(hidden, cb0_embed)
+        return Wrapped.predict(self, hidden, cb0_embed, forced=forced, noise=noise, **options)
 
 
 class HalfPrecisionFeedForward(NumpyPredictor):
@@ -165,13 +227,18 @@ class SplitReduction(Oracle):
     def streams(self):
         return []
 
+    def frames(self, hidden, cb0_embed, forced, noise):
+        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced)
+        draws = checked_draws(self.model.spec, noise, len(hidden))
+        fed = [None] * len(hidden) if forced is None else forced
+        drawn = [None if draws is None else draws[b : b + 1] for b in range(len(hidden))]
+        return [self.frame(*one) for one in zip(hidden, cb0_embed, fed, drawn, strict=True)]
+
     def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
-        hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
         before = _get_mode()
         _set_mode(_DEFAULT)
         try:
-            fed = [None] * len(hidden) if forced is None else forced
-            frames = [self.frame(h, c, f) for h, c, f in zip(hidden, cb0_embed, fed, strict=True)]
+            frames = self.frames(hidden, cb0_embed, forced, noise)
         except NonFiniteLogitsError as error:
             raise error from None
         finally:
@@ -179,6 +246,43 @@ class SplitReduction(Oracle):
         if trace is not None:
             trace.logits = np.stack([f.logits for f in frames])
         return np.stack([f.codes for f in frames])
+
+
+class TemperatureLast(SplitReduction):
+    """Right in all else, top_k and top_p look at the logits before the temperature divides them."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model, 1)
+
+    def code(self, g, logits, draws):
+        if draws is None:
+            return super().code(g, logits, draws)
+        codes = sampling_law.kept(logits, draws.top_k, draws.top_p)
+        return self.best(codes, logits / draws.temperature + draws.row(0, g, len(logits)))
+
+    def best(self, codes, noisy):
+        return min(codes, key=lambda code: (-noisy[code], code))
+
+
+class TopPFirst(TemperatureLast):
+    """top_p before top_k."""
+
+    def code(self, g, logits, draws):
+        if draws is None:
+            return super().code(g, logits, draws)
+        s = logits / draws.temperature
+        codes = sampling_law.kept(s, len(s), draws.top_p)[: draws.top_k]
+        return self.best(codes, s + draws.row(0, g, len(logits)))
+
+
+class TemperedNoise(TemperatureLast):
+    """The temperature divides the noise too."""
+
+    def code(self, g, logits, draws):
+        if draws is None:
+            return super().code(g, logits, draws)
+        codes = sampling_law.kept(logits / draws.temperature, draws.top_k, draws.top_p)
+        return self.best(codes, (logits + draws.row(0, g, len(logits))) / draws.temperature)
 
 
 @njit

@@ -10,6 +10,7 @@ import numpy as np
 from cplab.formats import FORMATS, format_named
 from cplab.model import Model
 from cplab.oracle_quantised import oracle_for
+from cplab.sampling import Sampling, checked_draws
 from cplab.sources import load_model, synthetic
 from cplab.spec import Spec
 
@@ -28,6 +29,8 @@ PROJECTED = Spec(
     talker_hidden=96,
     projected=True,
 )
+#: A way to draw that goes through every kernel of sampling.
+HOT = Sampling(seed=2**63 + 5, temperature=2.5, top_k=40, top_p=0.8, frame=2**33)
 
 
 def projected_model() -> Model:
@@ -81,10 +84,16 @@ def arithmetic_of(format_name: str) -> str:
     return "f32" if FORMATS[format_name].blocks is None else format_name
 
 
-def oracle_logits(model: Model, hidden, cb0, forced=None, arithmetic="f32"):
+def oracle_logits(model: Model, hidden, cb0, forced=None, arithmetic="f32", noise=None):
     """``(codes [B, passes], logits [B, passes, vocab])`` of the oracle of an arithmetic, on weights rounded for it."""
     oracle = oracle_for(model if arithmetic == "f32" else model.repacked(arithmetic)[0], arithmetic)
-    frames = [oracle.frame(hidden[b], cb0[b], None if forced is None else forced[b]) for b in range(len(hidden))]
+    draws = checked_draws(model.spec, noise, len(hidden))
+    frames = [
+        oracle.frame(
+            hidden[b], cb0[b], None if forced is None else forced[b], None if draws is None else draws[b : b + 1]
+        )
+        for b in range(len(hidden))
+    ]
     return np.stack([f.codes for f in frames]), np.stack([f.logits for f in frames])
 
 

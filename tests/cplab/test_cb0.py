@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cplab.cb0 import Rules, Sampling, drawn, greedy, gumbel
-from cplab.errors import BadInputError
+from cplab import Sampling
+from cplab import arithmetic_sampling as law
+from cplab.cb0 import Rules, drawn, greedy
+from cplab.errors import BadInputError, NonFiniteLogitsError
 
 VOCAB, END = 3072, 2150
 RULES = Rules.of_vocabulary(VOCAB)
@@ -65,15 +67,15 @@ def test_greedy_takes_the_lowest_of_equals():
 
 def quiet(vocab, **changes):
     """Sampling whose noise is zero: what is drawn is the largest that was kept."""
-    return Sampling(noise=np.zeros((1, vocab), np.float32), **changes)
+    return Sampling(noise=np.zeros((1, 1, vocab), np.float32), **changes)
 
 
 def kept(scores, **changes):
     """Which codes can be drawn: noise lifts one after another above all others."""
     found = []
     for code in range(len(scores)):
-        noise = np.zeros((1, len(scores)), np.float32)
-        noise[0, code] = 1e6
+        noise = np.zeros((1, 1, len(scores)), np.float32)
+        noise[0, 0, code] = 1e6
         if drawn(np.asarray(scores, np.float32), Sampling(noise=noise, **changes), 0) == code:
             found.append(code)
     return found
@@ -81,7 +83,7 @@ def kept(scores, **changes):
 
 def test_top_k_keeps_the_largest_and_of_equals_the_lowest_index():
     assert kept([0, 5, 4, 4, 4, -np.inf], top_k=3) == [1, 2, 3]
-    assert kept([0, 5, 4, 4, 4, 1], top_k=0) == [0, 1, 2, 3, 4, 5]
+    assert kept([0, 5, 4, 4, 4, 1], top_k=None) == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_is_barred_is_not_drawn_whatever_top_k():
@@ -90,13 +92,13 @@ def test_what_is_barred_is_not_drawn_whatever_top_k():
 
 def test_top_p_keeps_the_fewest_that_reach_it_after_temperature():
     scores = np.log([0.5, 0.25, 0.15, 0.1])
-    assert kept(scores, top_p=0.7, top_k=0, temperature=1.0) == [0, 1]
-    assert kept(scores, top_p=0.45, top_k=0, temperature=1.0) == [0]
-    assert kept(scores, top_p=0.7, top_k=0, temperature=2.0) == [0, 1, 2]  # flatter: 0.37, 0.26, 0.20, 0.17
+    assert kept(scores, top_p=0.7, top_k=None, temperature=1.0) == [0, 1]
+    assert kept(scores, top_p=0.45, top_k=None, temperature=1.0) == [0]
+    assert kept(scores, top_p=0.7, top_k=None, temperature=2.0) == [0, 1, 2]  # flatter: 0.37, 0.26, 0.20, 0.17
 
 
 def test_temperature_divides_before_noise_is_added():
-    scores, noise = np.array([1.0, 0.0], np.float32), np.array([[0.0, 1.5]], np.float32)
+    scores, noise = np.array([1.0, 0.0], np.float32), np.array([[[0.0, 1.5]]], np.float32)
     assert drawn(scores, Sampling(noise=noise, temperature=1.0), 0) == 1
     assert drawn(scores, Sampling(noise=noise, temperature=0.5), 0) == 0
 
@@ -105,13 +107,23 @@ def test_no_noise_is_greedy_within_what_was_kept():
     assert drawn(logits(), quiet(VOCAB), 0) == greedy(logits())
 
 
-def test_noise_belongs_to_seed_and_frame():
-    a = gumbel(3, 0, 100)
-    assert np.array_equal(a, gumbel(3, 0, 100))
-    assert np.array_equal(a[:40], gumbel(3, 0, 40))
-    assert not np.array_equal(a, gumbel(3, 1, 100))
-    assert not np.array_equal(a, gumbel(4, 0, 100))
-    assert np.isfinite(gumbel(0, 0, 100_000)).all()
+def test_noise_is_the_generators_for_codebook_0_and_belongs_to_the_code():
+    scores = np.zeros(64, np.float32)
+    scores[:32] = -np.inf
+    for seed, first, frame in ((3, 0, 0), (3, 0, 1), (4, 0, 1), (2**64 - 1, 2**40, 5)):
+        row = np.empty(64, np.float32)
+        law.gumbel_row(np.uint64(seed), np.uint64(first + frame), np.uint64(0), row)
+        expected = 32 + int(row[32:].argmax())
+        assert drawn(scores, Sampling(seed, frame=first, top_k=None), frame) == expected
+
+
+def test_where_nothing_is_barred_the_draw_is_the_laws():
+    scores, noise = logits(vocab=256), np.empty(256, np.float32)
+    for frame in range(20):
+        law.gumbel_row(np.uint64(5), np.uint64(frame), np.uint64(0), noise)
+        for top_k, top_p in ((50, 1.0), (256, 0.7), (3, 0.9)):
+            expected = law.sample(scores, np.float32(1.5), top_k, np.float32(top_p), noise)
+            assert drawn(scores, Sampling(5, 1.5, top_k, top_p), frame) == expected
 
 
 def test_codes_are_drawn_as_often_as_their_probability_says():
@@ -121,15 +133,22 @@ def test_codes_are_drawn_as_often_as_their_probability_says():
     assert np.abs(counts / 4000 - [0.5, 0.3, 0.2]).max() < 0.04  # five standard deviations
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"temperature": 0.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.1}, {"seed": None}, {"seed": -1}, {"frame": [0]}],
+    ids=str,
+)
 def test_numbers_out_of_range_are_refused(wrong):
-    with pytest.raises(BadInputError, match="temperature"):
-        Sampling(**wrong)
+    with pytest.raises(BadInputError, match=next(iter(wrong))):
+        drawn(logits(vocab=16), Sampling(**({"seed": 1} | wrong)), 0)
 
 
 def test_noise_of_another_shape_is_refused():
-    for noise in (np.zeros((1, 5), np.float32), np.zeros(4, np.float32)):
-        with pytest.raises(BadInputError, match="noise of shape"):
-            drawn(np.zeros(4, np.float32), Sampling(noise=noise), 0)
-    with pytest.raises(BadInputError, match="frame 1"):
-        drawn(np.zeros(4, np.float32), Sampling(noise=np.zeros((1, 4), np.float32)), 1)
+    for shape in ((1, 5), (1, 4), (4,), (2, 1, 4)):
+        with pytest.raises(BadInputError, match="noise has shape"):
+            drawn(np.zeros(4, np.float32), Sampling(noise=np.zeros(shape, np.float32)), 0)
+
+
+def test_scores_that_overflow_once_divided_are_no_code():
+    with pytest.raises(NonFiniteLogitsError, match="frame 3"):
+        drawn(np.full(4, 1e30, np.float32), Sampling(1, temperature=1e-20), 3)

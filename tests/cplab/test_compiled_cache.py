@@ -79,7 +79,7 @@ from cplab import jit
 from cplab.decoder import Decoder
 from cplab.kernels import compiling, team
 from cplab.variant import Trace
-steps = compiling.steps()[:3]  # what one thread needs; a parallel region takes longest to compile
+steps = compiling.steps()[:4]  # what one thread needs; a parallel region takes longest to compile
 compiling.steps = lambda: steps
 model = projected_model()
 trace = Trace()

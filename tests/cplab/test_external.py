@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from engine_building import library, needs_compiler, program
-from small_models import inputs, projected_model
+from small_models import HOT, forced_codes, inputs, projected_model
 
 from cplab import Trace, cp_load
 from cplab.errors import BadInputError, EngineError, NonFiniteLogitsError, UnknownVariantError
@@ -155,6 +155,17 @@ def test_a_projected_model(tmp_path):
 
 
 @needs_compiler
+def test_codes_are_drawn_from_the_engines_logits_by_the_law(tmp_path, tiny):
+    hidden, cb0 = inputs(tiny, 3)
+    engine = get_variant(f"external:{library(tmp_path)}").build(tiny, 1)
+    right = get_variant("kv_f32").build(tiny, 1)
+    for forced in (None, forced_codes(tiny, 3)):
+        codes = engine.predict(hidden, cb0, forced=forced, noise=HOT)
+        assert np.array_equal(codes, right.predict(hidden, cb0, forced=forced, noise=HOT))
+        assert not np.array_equal(codes, engine.predict(hidden, cb0, forced=forced))
+
+
+@needs_compiler
 def test_cp_load_takes_the_name_too(tmp_path, tiny):
     hidden, cb0 = inputs(tiny, 2)
     codes = cp_load("synthetic:tiny", f"external:{library(tmp_path)}", 1).predict(hidden, cb0)
@@ -178,8 +189,9 @@ def test_without_logits_an_engine_is_judged_by_its_codes_and_that_is_said(tiny, 
     assert cell.teacher_forced is None
     assert "free-running codes only" in cell.report.detail()
     assert "it has no cp_predict_logits" in cell.predictor.engine_note
-    with pytest.raises(BadInputError, match="takes no forced codes"):
-        cell.predictor.predict(*inputs(tiny, 1), forced=np.zeros((1, 2), np.int32))
+    for refused in ({"forced": np.zeros((1, 2), np.int32)}, {"noise": HOT}):
+        with pytest.raises(BadInputError, match="takes no forced codes and no noise"):
+            cell.predictor.predict(*inputs(tiny, 1), **refused)
     found = validate_cell(variant, tiny, 1, find_golden(tiny)).found
     assert found.teacher_forced is None
     assert found.all_match
@@ -310,7 +322,7 @@ def test_an_engine_with_the_bits_of_the_law_is_exact(tiny, tmp_path, options, va
     )
     cell = gate_cell(get_variant(f"{name}?tier=exact&{options}".rstrip("&")), tiny, 1, frames=4)
     assert cell.report.passed, cell.report.detail()
-    assert {"logits", "forced logits"} <= {check.name for check in cell.report.checks}
+    assert {"logits", "forced logits", "sampling"} <= {check.name for check in cell.report.checks}
     assert cell.golden.arithmetic == ("q8_0" if "q8_0" in options else "f32")
 
 

@@ -17,7 +17,6 @@ from cplab.errors import BadInputError, GoldenError
 from cplab.gate import judge
 from cplab.golden import find_golden
 from cplab.sources import load_model
-from cplab.variant import checked_inputs
 from variants.numpy_f32 import NumpyPredictor
 
 FRAMES = 4
@@ -34,6 +33,7 @@ ALL = [
     "untraced",
     "inputs",
     "results",
+    "sampling",
     "float mode, team",
     "contract",
 ]
@@ -155,10 +155,7 @@ def test_written_inputs_and_codes_out_of_range_are_found(tiny, golden):
 def test_flush_to_zero_of_the_caller_is_found_where_a_variant_lets_it_in(tiny, golden):
     class Unguarded(faulty.SplitReduction):
         def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
-            hidden, cb0_embed, forced = checked_inputs(self.model, hidden, cb0_embed, forced, noise)
-            frames = [self.frame(h, c) for h, c in zip(hidden, cb0_embed, strict=True)] if forced is None else [
-                self.frame(h, c, f) for h, c, f in zip(hidden, cb0_embed, forced, strict=True)
-            ]  # fmt: skip
+            frames = self.frames(hidden, cb0_embed, forced, noise)
             if trace is not None:
                 trace.logits = np.stack([f.logits for f in frames])
             return np.stack([f.codes for f in frames])
@@ -179,7 +176,7 @@ def test_a_variant_that_always_flushes_is_found(tiny, golden):
 def test_a_variant_without_logits_cannot_be_exact(tiny, golden):
     class Silent(faulty.Wrapped):
         def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
-            return super().predict(hidden, cb0_embed, forced=forced)
+            return super().predict(hidden, cb0_embed, forced=forced, noise=noise)
 
     assert "no logits" in judge(Silent(tiny), tiny, golden, frames=2).detail()
     assert judge(Silent(tiny), tiny, golden, tier="codes", frames=2).passed
@@ -214,7 +211,7 @@ def test_results_remembered_for_another_call_are_found(tiny, golden):
 def test_the_call_without_a_trace_is_judged_too(tiny, golden):
     class Untraced(faulty.Wrapped):
         def predict(self, hidden, cb0_embed, *, forced=None, trace=None, noise=None):
-            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace)
+            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace, noise=noise)
             return codes if trace is not None else codes * 0
 
     assert "untraced" in judge(Untraced(tiny), tiny, golden, frames=2).failed()
@@ -262,7 +259,7 @@ def test_what_a_variant_says_of_itself_must_be_true(tiny, golden, fault):
                 hidden = np.nan_to_num(hidden)
             if fault == "dtype":
                 hidden = hidden.astype(np.float32)
-            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace)
+            codes = super().predict(hidden, cb0_embed, forced=forced, trace=trace, noise=noise)
             if fault == "times" and trace is not None:
                 trace.pass_ns = np.array([-5, 3, 4])
             return codes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from instruction_sets import TARGETS, X86, Target
-from small_models import digest, inputs, oracle_logits, small_model
+from small_models import HOT, digest, inputs, oracle_logits, small_model
 
 NAMES = ["tiny", "projected"]
 ARITHMETICS = ["f32", "q8_0", "q4_0"]
@@ -18,9 +18,9 @@ from cplab.decoder import Decoder
 from cplab.formats import FORMATS
 from cplab.kernels import compiling, units
 from cplab.variant import Trace
-from small_models import arithmetic_of, digest, inputs, small_model
+from small_models import HOT, arithmetic_of, digest, inputs, small_model
 
-steps = compiling.steps()[:3]
+steps = compiling.steps()[:4]
 compiling.steps = lambda: steps
 found = {}
 for name in ("tiny", "projected"):
@@ -31,8 +31,9 @@ for name in ("tiny", "projected"):
             decoder = Decoder(model, 1, format=format_name, recompute=recompute)
             trace = Trace()
             codes = decoder.predict(*arrays, trace=trace)
+            drawn = decoder.predict(*arrays, noise=HOT)
             key = f"{name} {arithmetic_of(format_name)}"
-            found.setdefault(key, []).append(digest(codes, trace.logits))
+            found.setdefault(key, []).append(digest(codes, trace.logits, drawn))
 # Code that comes out of the cache has no text.
 fresh = numba.cfunc(units.unit.signature, error_model="numpy")(units.unit.function)
 assembly = fresh._library.get_asm_str()
@@ -50,7 +51,9 @@ def expected():
         model = small_model(name)
         for arithmetic in ARITHMETICS:
             hidden, cb0 = inputs(model, 3)
-            found[f"{name} {arithmetic}"] = digest(*oracle_logits(model, hidden, cb0, arithmetic=arithmetic))
+            drawn, _ = oracle_logits(model, hidden, cb0, arithmetic=arithmetic, noise=HOT)
+            greedy = oracle_logits(model, hidden, cb0, arithmetic=arithmetic)
+            found[f"{name} {arithmetic}"] = digest(*greedy, drawn)
     assert len(set(found.values())) == len(found)
     return found
 

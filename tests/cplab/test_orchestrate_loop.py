@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from small_models import projected_model
 
-from cplab.cb0 import Rules
+from cplab.cb0 import Rules, drawn
 from cplab.errors import BadInputError
 from cplab.orchestrate import Embeddings, Speech, seeded_prompt
 from cplab.orchestrate_compare import compared, must_fit
 from cplab.recorded import Prompt, read_codes
+from cplab.sampling import Sampling
 from cplab.spec import PRESETS
 from cplab.tablet import TABLET
 from cplab.talker import Heard
@@ -89,6 +90,36 @@ def test_the_other_codes_are_the_code_predictors(tiny):
     others = alone.predict(run.hidden, made.talker.codec_embedding[run.codes[:, 0]])
     assert np.array_equal(run.codes[:, 1:], others)
     assert np.array_equal(run.predicted, run.codes)
+
+
+def test_the_code_predictor_draws_by_the_frames_index(tiny):
+    sampling = Sampling(seed=4, temperature=2.5, frame=100)
+    made = speech(tiny, cb0s=(3, 3, 3), sampling=sampling)
+    run = made.run(3)
+    for frame, (codes, hidden) in enumerate(zip(run.codes, run.hidden, strict=True)):
+        cb0 = made.embeddings.of_cb0[codes[:1]]
+        noise = dataclasses.replace(sampling, frame=100 + frame)
+        assert made.predictor.predict(hidden[None], cb0, noise=noise)[0].tolist() == codes[1:].tolist()
+    assert (run.codes != speech(tiny, cb0s=(3, 3, 3)).run(3).codes).any()
+
+
+def test_cb0_is_drawn_by_the_frames_index(tiny):
+    sampling = Sampling(seed=4, temperature=3.0, frame=100)
+    made = speech(tiny, cb0_sampling=sampling)
+    run = made.run(4)
+    logits = [made.talker.prefill(made.prompt.prefill).logits, *(made.talker.step(x).logits for x in run.inputs[:-1])]
+    expected = [
+        drawn(made.rules.ruled(row, run.codes[:frame, 0].tolist()), sampling, frame) for frame, row in enumerate(logits)
+    ]
+    assert run.codes[:, 0].tolist() == expected
+    assert expected != [3, 9, 3, 250]
+
+
+def test_noise_of_one_call_is_not_taken_for_a_whole_run(tiny):
+    noise = Sampling(noise=np.zeros((1, 2, 256), np.float32))
+    for changes in ({"sampling": noise}, {"cb0_sampling": noise}):
+        with pytest.raises(BadInputError, match="by a seed"):
+            speech(tiny, **changes)
 
 
 def test_the_end_code_ends_it_and_is_no_frame(tiny):

@@ -13,14 +13,15 @@ pytest.importorskip("llama_cpp", reason="needs the extra llama: python -m pip in
 sys.path.insert(0, str(Path(__file__).parent.parent / "cplab"))
 from small_models import inputs, projected_model, spiky
 
-from cplab import Trace
-from cplab.errors import BadInputError, EngineError, ForkedTeamError, NonFiniteLogitsError
+from cplab import Sampling, Trace
+from cplab.errors import EngineError, ForkedTeamError, NonFiniteLogitsError
 from cplab.gating import gate_cell
 from cplab.golden_making import make_golden
 from cplab.llama import predictor, probing
 from cplab.llama.derived import derived_file
 from cplab.llama.engine import Engine, run_frame
 from cplab.llama.settings import TIERS, Settings
+from cplab.sampling import checked_draws
 from cplab.variant import CodePredictor, get_variant
 
 PLAIN = Settings(False, "none", "f32")
@@ -88,8 +89,11 @@ def test_the_trace_holds_logits_and_a_time_for_each_pass(tiny):
     assert np.array_equal(trace.logits.argmax(-1), codes)
     assert (trace.pass_ns > 0).all()
     assert len(trace.pass_ns) == tiny.spec.passes
-    with pytest.raises(BadInputError, match="greedily"):
-        rival.predict(hidden, cb0, noise=np.zeros((3, 2, 256), np.float32))
+    sampling = Sampling(5, temperature=2.5)
+    drawn = rival.predict(hidden, cb0, trace=trace, noise=sampling)
+    draws = checked_draws(tiny.spec, sampling, 3)
+    assert [[draws.code(b, g, trace.logits[b, g]) for g in range(2)] for b in range(3)] == drawn.tolist()
+    assert not np.array_equal(drawn, codes)
 
 
 def test_settings_are_tried_once(tiny, monkeypatch):

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cplab import official, official_talker
-from cplab.cb0 import Rules, Sampling, drawn
+from cplab import Sampling, official, official_talker
+from cplab.cb0 import Rules, drawn
 from cplab.commandline import run
 from cplab.official_prompt import prefill_call
 from cplab.recorded import Prompt
@@ -187,7 +187,7 @@ def test_ruled_logits_have_transformers_bits(spoken):
     assert np.array_equal(rules.ruled(row, spoken), expected)
 
 
-@pytest.mark.parametrize(("top_k", "top_p"), [(50, 1.0), (50, 0.8), (0, 0.5), (1, 1.0), (3072, 0.99)])
+@pytest.mark.parametrize(("top_k", "top_p"), [(50, 1.0), (50, 0.8), (None, 0.5), (1, 1.0), (3072, 0.99)])
 def test_what_can_be_drawn_is_what_transformers_keeps(top_k, top_p):
     import torch
     from transformers.generation import logits_process as theirs
@@ -201,8 +201,8 @@ def test_what_can_be_drawn_is_what_transformers_keeps(top_k, top_p):
     expected = np.isfinite(chain(torch.zeros((1, 0), dtype=torch.long), torch.tensor(scores)[None])[0].numpy())
     kept = []
     for code in np.flatnonzero(np.isfinite(scores)):
-        noise = np.zeros((1, 3072), np.float32)
-        noise[0, code] = 1e6
+        noise = np.zeros((1, 1, 3072), np.float32)
+        noise[0, 0, code] = 1e6
         if drawn(scores, Sampling(noise=noise, top_k=top_k, top_p=top_p), 0) == code:
             kept.append(code)
     assert kept == np.flatnonzero(expected).tolist()
