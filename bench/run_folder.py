@@ -120,11 +120,7 @@ class RunFolder:
         self._records.append(record)
 
     def append_stream(self, record: StreamRecord) -> None:
-        """Add a line to ``streams.jsonl``, which is made with the first.
-
-        Raises:
-            OutputError: it cannot be written; the lines before it stay.
-        """
+        """Add a line to ``streams.jsonl``, which is made with the first; raises as `append` does."""
         with self._writing():
             self._streams.append(plain_json(record.model_dump(mode="json", by_alias=True)))
 
@@ -161,11 +157,7 @@ class RunFolder:
         self._replace("summary.json", plain_json(summary.model_dump(mode="json", by_alias=True), indent=1))
 
     def write_streams(self, streams: Streams | None) -> None:
-        """Write ``streams.json``; no file where the run measured none.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Write ``streams.json``; no file where the run measured none. Raises OutputError if it cannot be written."""
         if streams is not None:
             self._replace(STREAMS_FILE, plain_json(streams.model_dump(mode="json", by_alias=True), indent=1))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import reports
 from bench.budget import Budget
-from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
+from bench.cells import Cell, Chosen, leading_cell, quick_ms
 from bench.options import Options
 from bench.plan_summary import summary_of
 from bench.progress import SweepProgress
@@ -28,6 +28,7 @@ from bench.rounds import order_of_round, worth_more
 from bench.run_folder import RunFolder
 from bench.run_roofline import RunRoofline
 from bench.stream_cells import StreamCells, streams_of
+from bench.sweep_cells import cells_of
 from bench.sweep_start import Start, begin
 from bench.sweep_workers import Workers
 from bench.talker_cell import TalkerCell
@@ -110,24 +111,10 @@ class _Sweep:
             progress.gating(str(cell))
             return self._keep(self.workers.gate(cell))
 
-        variants = [contender.variant for contender in options.contenders]
-        if self.plan.cells is not None:
-            cells = [Cell(name, threads) for name, threads in self.plan.cells]
-            chosen = Chosen({cell: gate(cell) for cell in cells}, list(self.plan.left_out))
-        elif options.pair is not None:
-            chosen = Chosen({cell: gate(cell) for cell in (options.pair.a, options.pair.b)}, [])
-        elif options.everything or options.threads is not None:
-            chosen = every_cell(variants, self.plan.threads, gate)
-        else:
-            chosen = default_cells(
-                variants,
-                self.plan.threads,
-                self.physical,
-                gate,
-                remaining_s=self._remaining_s,
-                rounds=self.budget.wanted_rounds,
-                quick=options.quick,
-            )
+        rounds = self.budget.wanted_rounds
+        chosen = cells_of(
+            options, self.plan, gate, physical=self.physical, remaining_s=self._remaining_s, rounds=rounds
+        )
         self.facts["prefetch_bytes"] = chosen.prefetch_bytes()
         if self.plan.cells is None:
             found = {
@@ -137,7 +124,7 @@ class _Sweep:
             self.plan = self.plan.model_copy(update=found)
             if self.folder is not None:
                 self.folder.write_plan(self.plan)
-        leading = leading_cell(chosen, variants)
+        leading = leading_cell(chosen, [contender.variant for contender in options.contenders])
         each = options.everything or options.threads is not None
         self.streams.choose(chosen.passing() if each else [leading] if leading else [])
         if options.aa:
