@@ -29,13 +29,20 @@ SLACK = 1.2
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """A variant with a thread count."""
+    """A variant with a thread count, and how many frames of different utterances it gets at once."""
 
     variant: str
     threads: int
+    batch: int = 1
 
     def __str__(self) -> str:
-        return f"{self.variant} x {self.threads}"
+        name = f"{self.variant} x {self.threads}"
+        return name if self.batch == 1 else f"{name}, {self.batch} frames at once"
+
+    @property
+    def single(self) -> Cell:
+        """The same, one frame at a time."""
+        return Cell(self.variant, self.threads)
 
 
 Gate = Callable[[Cell], CellRecord]

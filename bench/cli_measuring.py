@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli_options import Files, Golden, Model, Out, Seed, Threads, TimeoutS, Variants, one_variant, options_for
+from bench.cli_options import (
+    Batch,
+    Files,
+    Golden,
+    Model,
+    Out,
+    Seed,
+    Threads,
+    TimeoutS,
+    Variants,
+    one_variant,
+    options_for,
+)
 from cplab.cachedir import require_writable
 from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, WRONG_USE, console, positive_list
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
-    from bench.records import Summary
+    from bench.records import Streams, Summary
     from bench.sweep import Outcome
 
 RUNS = Path("reports/runs")
@@ -71,6 +83,7 @@ def sweep(
         str, typer.Option(help="Its GGUF, or synthetic-talker:0.6b; default: the seeded one of a seeded model's width.")
     ] = "",
     no_talker: Annotated[bool, typer.Option("--no-talker", help="Leave the talker out.")] = False,
+    batch: Batch = "",
     order: OrderOption = "random",
     since: Annotated[str, typer.Option(help="Only variants whose sources differ from this git revision's.")] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run that did not end.")] = False,
@@ -95,6 +108,7 @@ def sweep(
     chosen = chosen_variants(variants, files)
     chosen, left_out = (chosen, []) if variants.strip() else without_mixes(chosen, model)
     contenders = contenders_of(chosen)
+    batches = [count for count in positive_list(batch, "batch") if count > 1] if batch else []
     if since:
         contenders, same = changed_since(since, contenders)
         left_out += [f"{name}: its sources are those of {since}" for name in same]
@@ -123,6 +137,7 @@ def sweep(
         soak_s=soak,
         talker=None if no_talker else talker,
         no_talker=no_talker,
+        batches=batches,
         left_out=left_out,
     )
     if counts is None:
@@ -153,11 +168,14 @@ def _resume(context: typer.Context, out: Path, timeout: float | None) -> int:
 
 def _show(outcome: Outcome) -> int:
     from bench.show import print_cells
+    from bench.show_streams import print_streams
 
     print_cells(outcome.summary)
+    if outcome.streams is not None:
+        print_streams(outcome.streams)
     if outcome.folder is not None:
         console.print(f"\nreport: {outcome.folder / 'report.html'}", highlight=False, soft_wrap=True)
-    return code_of(outcome.summary)
+    return code_of(outcome.summary, outcome.streams)
 
 
 def compare(
@@ -212,10 +230,11 @@ def compare(
     return exit_code(found)
 
 
-def code_of(summary: Summary) -> int:
+def code_of(summary: Summary, streams: Streams | None = None) -> int:
     """A sweep's exit code."""
     if summary.run.interrupted:
         return WRONG_USE
     without = summary.without_talker
     wrong = [cell.gate for cell in summary.cells] + ([without.status] if without else [])
+    wrong += [point.gate for point in streams.points] if streams else []
     return GATE_FAILED if any(status in ("fail", "crash") for status in wrong) else GOOD

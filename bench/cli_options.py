@@ -20,6 +20,7 @@ Golden = Annotated[Path | None, typer.Option("--golden", help="A golden file; de
 Files = Annotated[
     list[Path] | None, typer.Option("--variant-file", help="A Python file with a variant that is not installed.")
 ]
+Batch = Annotated[str, typer.Option("--batch", help="Frames of different utterances at once, such as 1,2,4,8.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for runs.")]
 TimeoutS = Annotated[
     float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.", min=1, max=86400)

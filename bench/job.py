@@ -31,6 +31,8 @@ class Job(BaseModel):
         digest: the model's digest as the prepare worker found it; "" to compute it.
         lossy: the gate found that the variant's format changes weights of this model.
         seconds: how long a soak goes on.
+        batch: frames of each timed call.
+        batches: frames at once that the gate judges beside those that it always does.
         roof_reads: how many readings of the cell's own buffers are timed, for the roof.
     """
 
@@ -53,6 +55,8 @@ class Job(BaseModel):
     quick_frames: int = 0
     digest: str = ""
     lossy: bool = False
+    batch: int = Field(default=1, ge=1)
+    batches: list[int] = Field(default_factory=list)
     roof_reads: int = 0
     seconds: float = 0.0
 

@@ -73,6 +73,7 @@ class Options:
         roofline: measure the machine's roofline before the rounds, for the thread counts that are timed.
         profile: profile the fastest cell after the rounds.
         talker: a talker's file or seeded name, "" for the model's own, None where the run asks for none.
+        batches: frames at once, above 1, that are timed beside single ones.
         no_talker: the user wants none, which the report then says.
         left_out: lines on what is not measured for reasons that the caller knows.
     """
@@ -99,5 +100,6 @@ class Options:
     roofline: bool = False
     profile: bool = False
     talker: str | None = None
+    batches: list[int] = field(default_factory=list)
     no_talker: bool = False
     left_out: list[str] = field(default_factory=list)

@@ -73,6 +73,7 @@ class Plan(BaseModel):
     aa: bool = False
     soak_s: float | None = None
     talker: str | None = None
+    batches: list[int] = Field(default_factory=list)
     no_talker: bool = False
     pair: PlannedPair | None = None
     prepared: dict[str, Any]

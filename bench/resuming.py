@@ -9,7 +9,7 @@ from bench.choosing import chosen_variants, contenders_of
 from bench.errors import UnfinishedRunError
 from bench.options import Options
 from bench.plan import Plan, read_plan
-from bench.records import read_records
+from bench.records import STREAM_RECORDS_FILE, read_records, read_stream_records
 from bench.run_folder import RunFolder
 from bench.sweep_start import Start
 from bench.sweep_workers import prepare
@@ -41,9 +41,10 @@ def take_up(out: Path, timeout_s: float | None = None) -> Start:
     if prepared[None]["digest"] != plan.prepared.get("digest"):
         raise UnfinishedRunError(f"{path}: {plan.model} has other weights now; begin a new run")
     records = read_records(path / "records.jsonl", torn=True)
+    streams = read_stream_records(path / STREAM_RECORDS_FILE, torn=True)
     folder = RunFolder.reopened(path, records)
     facts = machine.facts(Path.cwd())
-    return Start(options, plan, facts, prepared, folder, records, elapsed_s(records))
+    return Start(options, plan, facts, prepared, folder, records, streams, elapsed_s(records))
 
 
 def _options(plan: Plan, out: Path, timeout_s: float | None) -> Options:
@@ -70,6 +71,7 @@ def _options(plan: Plan, out: Path, timeout_s: float | None) -> Options:
         profile=not plan.quick and plan.pair is None,
         soak_s=plan.soak_s,
         talker=plan.talker,
+        batches=plan.batches,
         no_talker=plan.no_talker,
         left_out=plan.left_out,
     )

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from bench.cells import Cell
 from bench.comparison import FEWEST_TO_JUDGE
 from bench.options import Order, Pair
-from bench.records import CellRecord
+from bench.records import CellRecord, StreamRecord
 from bench.stats import interval, paired_logs
+from bench.stream_cells import rounds_of_streams
 from bench.timed_rounds import Rounds, rounds_of, timed_records
 
 #: An interval of this width, as a share, needs no more rounds.
@@ -49,6 +50,7 @@ def worth_more(
     baseline: str,
     together: Sequence[Cell] = (),
     pair: Pair | None = None,
+    streams: Iterable[StreamRecord] = (),
 ) -> list[Cell]:
     """Which cells another round should measure, in the order of ``alive``; none where all are settled.
 
@@ -58,17 +60,21 @@ def worth_more(
         baseline: the variant that others are compared with; the fastest of its cells goes on with any other.
         together: cells of which none stops alone (A/A).
         pair: two cells whose ratio is all that is asked; then all go on until that is settled.
+        streams: of the cells with several frames a call; the same cell with one goes on with them.
     """
     records = list(records)
     timed = timed_records(records) | timed_records(records, "talker")
-    rounds = {cell: rounds_of(timed.get((cell.variant, cell.threads), [])) for cell in alive}
+    rounds = {cell: rounds_of(timed.get((cell.variant, cell.threads), [])) for cell in alive if cell.batch == 1}
+    several = rounds_of_streams(streams)
+    rounds |= {cell: several.get(cell, {}) for cell in alive if cell.batch > 1}
     if pair is not None:
         there = pair.a in rounds and pair.b in rounds
         return list(alive) if there and not settled(paired_logs(rounds[pair.b], rounds[pair.a])) else []
     wanted = {cell for cell in alive if not settled(_logs(rounds[cell]))}
+    wanted |= {cell.single for cell in wanted} & set(alive)
     if wanted & set(together):
         wanted |= set(together)
-    anchors = [cell for cell in alive if cell.variant == baseline and rounds[cell]]
+    anchors = [cell for cell in alive if cell.variant == baseline and cell.batch == 1 and rounds[cell]]
     if wanted and anchors:
         wanted.add(min(anchors, key=lambda cell: median(_logs(rounds[cell]))))
     return [cell for cell in alive if cell in wanted]

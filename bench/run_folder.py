@@ -8,8 +8,6 @@ measured.
 from __future__ import annotations
 
 import errno
-import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -18,9 +16,23 @@ from typing import Any, Self
 
 from bench.errors import OutputError
 from bench.folder_names import claim, final_name, fresh_sibling, is_hidden, rename_to_free_name
+from bench.line_file import LineFile
+from bench.plain_json import plain_json
 from bench.plan import PLAN_FILE, Plan
 from bench.pyperf_suite import write_suite
-from bench.records import MACHINE_SCHEMA, PROFILE_FILE, ROOFLINE_FILE, CellRecord, Profile, Roofline, Summary
+from bench.records import (
+    MACHINE_SCHEMA,
+    PROFILE_FILE,
+    ROOFLINE_FILE,
+    STREAM_RECORDS_FILE,
+    STREAMS_FILE,
+    CellRecord,
+    Profile,
+    Roofline,
+    StreamRecord,
+    Streams,
+    Summary,
+)
 from cplab.cachedir import replacing
 
 RUNS = Path("reports/runs")
@@ -68,8 +80,7 @@ class RunFolder:
         try:
             with self._writing():
                 _probe(self.path)
-                # Unbuffered: one record is one write, and what was appended survives this process.
-                self._file = (self.path / "records.jsonl").open("ab", buffering=0)
+                self._open()
         except OutputError:
             _remove(self.path)
             raise
@@ -92,9 +103,7 @@ class RunFolder:
         self.path = path
         with self._writing():
             self.path = claim(path) if is_hidden(path) else path
-            self._file = (self.path / "records.jsonl").open("ab", buffering=0)
-            whole = (self.path / "records.jsonl").read_bytes().rfind(b"\n") + 1
-            self._file.truncate(whole)
+            self._open(cut=True)
         return self
 
     @property
@@ -108,17 +117,14 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written; the lines before it stay.
         """
-        line = _json(record.model_dump(mode="json", by_alias=True)) + b"\n"
         with self._writing():
-            before = self._file.seek(0, os.SEEK_END)
-            try:
-                if self._file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            except OSError:
-                with suppress(OSError):
-                    self._file.truncate(before)  # half a line would make the whole file unreadable
-                raise
+            self._file.append(plain_json(record.model_dump(mode="json", by_alias=True)))
         self._records.append(record)
+
+    def append_stream(self, record: StreamRecord) -> None:
+        """Add a line to ``streams.jsonl``, which is made with the first; raises as `append` does."""
+        with self._writing():
+            self._streams.append(plain_json(record.model_dump(mode="json", by_alias=True)))
 
     def write_machine(self, facts: dict[str, Any]) -> None:
         """Write ``machine.json``.
@@ -126,7 +132,7 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written.
         """
-        self._replace("machine.json", _json({"schema": MACHINE_SCHEMA, **facts}, indent=1))
+        self._replace("machine.json", plain_json({"schema": MACHINE_SCHEMA, **facts}, indent=1))
 
     def write_plan(self, plan: Plan) -> None:
         """Write ``plan.json``: before anything is measured, and again when the cells are chosen.
@@ -134,7 +140,7 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written.
         """
-        self._replace(PLAN_FILE, _json(plan.model_dump(mode="json", by_alias=True), indent=1))
+        self._replace(PLAN_FILE, plain_json(plan.model_dump(mode="json", by_alias=True), indent=1))
 
     def write_roofline(self, roofline: Roofline) -> None:
         """Write ``roofline.json``.
@@ -142,7 +148,7 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written.
         """
-        self._replace(ROOFLINE_FILE, _json(roofline.model_dump(mode="json", by_alias=True), indent=1))
+        self._replace(ROOFLINE_FILE, plain_json(roofline.model_dump(mode="json", by_alias=True), indent=1))
 
     def write_profile(self, profile: Profile) -> None:
         """Write ``profile.json``.
@@ -150,7 +156,7 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written.
         """
-        self._replace(PROFILE_FILE, _json(profile.model_dump(mode="json", by_alias=True)))
+        self._replace(PROFILE_FILE, plain_json(profile.model_dump(mode="json", by_alias=True)))
 
     def write_summary(self, summary: Summary) -> None:
         """Write ``summary.json``.
@@ -158,7 +164,12 @@ class RunFolder:
         Raises:
             OutputError: it cannot be written.
         """
-        self._replace("summary.json", _json(summary.model_dump(mode="json", by_alias=True), indent=1))
+        self._replace("summary.json", plain_json(summary.model_dump(mode="json", by_alias=True), indent=1))
+
+    def write_streams(self, streams: Streams | None) -> None:
+        """Write ``streams.json``; no file where the run measured none. Raises OutputError if it cannot be written."""
+        if streams is not None:
+            self._replace(STREAMS_FILE, plain_json(streams.model_dump(mode="json", by_alias=True), indent=1))
 
     def write_pyperf(self, records: Iterable[CellRecord] | None = None) -> None:
         """Write ``pyperf.json`` from what was appended, or from ``records``; no file where no cell has samples.
@@ -177,7 +188,7 @@ class RunFolder:
         """
         if not self._finished:
             with self._writing():
-                self._file.close()
+                self._close()
                 if not self._ended:
                     self.path = rename_to_free_name(self.path, self._final)
             self._finished = True
@@ -187,7 +198,7 @@ class RunFolder:
         """Remove a folder that holds nothing worth keeping, and the parents made for it; nothing after `finish`."""
         if not self._finished and not self._ended:
             with suppress(OSError):
-                self._file.close()
+                self._close()
             _remove(self.path)
             with suppress(OSError):  # one that another run has begun to use stays
                 for parent in self._made:
@@ -202,6 +213,14 @@ class RunFolder:
             self.finish()
         else:
             self.discard()
+
+    def _open(self, *, cut: bool = False) -> None:
+        self._file, self._streams = (LineFile(self.path / name) for name in ("records.jsonl", STREAM_RECORDS_FILE))
+        self._file.open(cut=cut)
+
+    def _close(self) -> None:
+        self._file.close()
+        self._streams.close()
 
     def _replace(self, name: str, content: bytes) -> None:
         with self._writing(), replacing(self.path / name) as temporary:
@@ -220,16 +239,6 @@ class RunFolder:
                 f"{self.path}: the run cannot be written: {error.strerror or error}{kept}; "
                 f"{advice} another folder with --out"
             ) from error
-
-
-def _json(data: Any, indent: int | None = None) -> bytes:
-    """ASCII JSON in which every string is text.
-
-    Readers that split lines at U+2028 are not misled by it, and bytes of a file name that are no text become question
-    marks, as strict parsers refuse a whole file for one of them.
-    """
-    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
-    return json.dumps(json.loads(text), indent=indent).encode("ascii")
 
 
 def _probe(folder: Path) -> None:

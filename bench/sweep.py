@@ -17,17 +17,19 @@ from pathlib import Path
 
 import reports
 from bench.budget import Budget
-from bench.cells import Cell, Chosen, default_cells, every_cell, leading_cell, quick_ms
+from bench.cells import Cell, Chosen, leading_cell, quick_ms
 from bench.options import Options
 from bench.plan_summary import summary_of
 from bench.profile_record import digest
 from bench.progress import SweepProgress
-from bench.records import CellRecord, Summary
+from bench.records import CellRecord, Streams, Summary
 from bench.repeatability import twin_name
 from bench.repeating import Repeats
 from bench.rounds import order_of_round, worth_more
 from bench.run_folder import RunFolder
 from bench.run_roofline import RunRoofline
+from bench.stream_cells import StreamCells, streams_of
+from bench.sweep_cells import cells_of
 from bench.sweep_start import Start, begin
 from bench.sweep_workers import Workers
 from bench.talker_cell import TalkerCell
@@ -42,10 +44,11 @@ PROFILE_FRAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished sweep: its summary, its folder where one was written."""
+    """A finished sweep: its summary, its folder where one was written, and its streams where it measured any."""
 
     summary: Summary
     folder: Path | None
+    streams: Streams | None = None
 
 
 def sweep(options: Options) -> Outcome:
@@ -77,6 +80,7 @@ class _Sweep:
         self.repeats = Repeats()
         self.physical = min(self.facts["cpu"].get("physical_allowed") or 1, allowed_cpus())
         self.talker = TalkerCell(options, self.plan.prepared["spec"], self.plan.threads, self.physical)
+        self.streams = StreamCells(options.batches, start.streams, start.folder)
         self.roofline = RunRoofline(options.roofline, self.facts, self.folder)
 
     def run(self) -> Outcome:
@@ -97,7 +101,9 @@ class _Sweep:
                 self.folder.discard()
             raise
         summary = self._summary()
-        return Outcome(summary, self._write(self.folder, summary) if self.folder is not None else None)
+        streams = streams_of(self.streams.records, self.records, summary)
+        folder = self._write(self.folder, summary, streams) if self.folder is not None else None
+        return Outcome(summary, folder, streams)
 
     def _choose(self, progress: SweepProgress) -> Chosen:
         """Gate the cells; those that a killed run had gated already are taken as they are."""
@@ -110,24 +116,10 @@ class _Sweep:
             progress.gating(str(cell))
             return self._keep(self.workers.gate(cell))
 
-        variants = [contender.variant for contender in options.contenders]
-        if self.plan.cells is not None:
-            cells = [Cell(name, threads) for name, threads in self.plan.cells]
-            chosen = Chosen({cell: gate(cell) for cell in cells}, list(self.plan.left_out))
-        elif options.pair is not None:
-            chosen = Chosen({cell: gate(cell) for cell in (options.pair.a, options.pair.b)}, [])
-        elif options.everything or options.threads is not None:
-            chosen = every_cell(variants, self.plan.threads, gate)
-        else:
-            chosen = default_cells(
-                variants,
-                self.plan.threads,
-                self.physical,
-                gate,
-                remaining_s=lambda: self.budget.remaining_s() - self.talker.need_s(self.budget.wanted_rounds),
-                rounds=self.budget.wanted_rounds,
-                quick=options.quick,
-            )
+        rounds = self.budget.wanted_rounds
+        chosen = cells_of(
+            options, self.plan, gate, physical=self.physical, remaining_s=self._remaining_s, rounds=rounds
+        )
         self.facts["prefetch_bytes"] = chosen.prefetch_bytes()
         if self.plan.cells is None:
             found = {
@@ -137,17 +129,26 @@ class _Sweep:
             self.plan = self.plan.model_copy(update=found)
             if self.folder is not None:
                 self.folder.write_plan(self.plan)
+        leading = leading_cell(chosen, [contender.variant for contender in options.contenders])
+        each = options.everything or options.threads is not None
+        self.streams.choose(chosen.passing() if each else [leading] if leading else [])
         if options.aa:
-            original = options.pair.a if options.pair else leading_cell(chosen, variants)
+            original = options.pair.a if options.pair else leading
             if original is not None and original in chosen.passing():
                 self.twins = {Cell(twin_name(original.variant), original.threads): original}
         return chosen
 
+    def _remaining_s(self) -> float:
+        """Seconds for gates and rounds of single frames."""
+        rounds = self.budget.wanted_rounds
+        return self.budget.remaining_s() - self.talker.need_s(rounds) - self.streams.need_s(self.records, rounds)
+
     def _rounds(self, chosen: Chosen, progress: SweepProgress) -> None:
-        measured = {(r.variant, r.threads, r.round) for r in self.records if r.phase in ("timed", "talker")}
-        wrong = {(r.twin_of or r.variant, r.threads) for r in self.records if r.gate.status in ("fail", "crash")}
-        alive = [*chosen.passing(), *self.twins, *self.talker.cells]
-        alive = [cell for cell in alive if _key(self.twins.get(cell, cell)) not in wrong]
+        measured = {(Cell(r.variant, r.threads), r.round) for r in self.records if r.phase in ("timed", "talker")}
+        measured |= self.streams.measured()
+        wrong = {Cell(r.twin_of or r.variant, r.threads) for r in self.records if r.gate.status in ("fail", "crash")}
+        alive = [*chosen.passing(), *self.twins, *self.talker.cells, *self.streams.cells]
+        alive = self._without(alive, wrong | self.streams.wrong())
         number = 0
         while set(alive) - set(self.talker.cells) and self.budget.another_round(number):
             due = alive
@@ -158,6 +159,7 @@ class _Sweep:
                     baseline=self.plan.baseline,
                     together=[*self.twins, *self.twins.values()],
                     pair=self.options.pair,
+                    streams=self.streams.records,
                 )
             due = [cell for cell in due if cell in alive]
             if not due:
@@ -165,7 +167,7 @@ class _Sweep:
             began = time.monotonic()
             order = order_of_round(due, number, self.options.order, self.options.seed)
             for position, cell in enumerate(order):
-                if cell not in alive or (*_key(cell), number) in measured:
+                if cell not in alive or (cell, number) in measured:
                     continue
                 what = f"round {number + 1}, {cell}"
                 progress.measuring(what, position, len(order), self.budget.rounds_left(number))
@@ -179,14 +181,17 @@ class _Sweep:
                     progress.measuring(f"disturbed, again: {cell}", position, len(order), 1)
                     record = self._time(cell, chosen, frames, reads, number, position, disturbed=record)
                 if record.gate.status != "pass":
-                    original = self.twins.get(cell, cell)
-                    alive = [other for other in alive if self.twins.get(other, other) != original]
+                    alive = self._without(alive, {self.twins.get(cell, cell)})
             self.budget.round_took(time.monotonic() - began)
             number += 1
 
+    def _without(self, cells: list[Cell], wrong: set[Cell]) -> list[Cell]:
+        """Without what went wrong, its second name, and the calls with several frames of what is wrong with one."""
+        return [cell for cell in cells if not {self.twins.get(cell, cell), cell.single} & wrong]
+
     def _quick_ms(self, cell: Cell, chosen: Chosen) -> float:
-        record = self.talker.trial if cell in self.talker.cells else chosen.gated[self.twins.get(cell, cell)]
-        return quick_ms(record) if record else 0.0
+        record = self.talker.trial if cell in self.talker.cells else chosen.gated[self.twins.get(cell, cell).single]
+        return cell.batch * quick_ms(record) if record else 0.0
 
     def _time(
         self, cell: Cell, chosen: Chosen, frames: int, reads: int, number: int, order: int,
@@ -196,11 +201,13 @@ class _Sweep:
             record = self.talker.timed(frames, number, order)
         else:
             original = self.twins.get(cell, cell)
-            lossy = bool(chosen.gated[original].facts.get("lossy_weights"))
+            lossy = bool(chosen.gated[original.single].facts.get("lossy_weights"))
+            reads = reads if cell.batch == 1 else 0
             record = self.workers.timed(
                 cell, original, frames=frames, reads=reads, number=number, order=order, lossy=lossy
             )
-        return self._keep(record if disturbed is None else self.repeats.made(disturbed, record))
+        record = record if disturbed is None else self.repeats.made(disturbed, record)
+        return self.streams.keep(cell, record) if cell in self.streams.cells else self._keep(record)
 
     def _again_where_above_the_roof(self, chosen: Chosen, progress: SweepProgress) -> None:
         """One more round for cells faster than their roof, with many readings; what still is, stays marked."""
@@ -257,14 +264,11 @@ class _Sweep:
         )
         return self.roofline.marked(summary)
 
-    def _write(self, folder: RunFolder, summary: Summary) -> Path:
+    def _write(self, folder: RunFolder, summary: Summary, streams: Streams | None) -> Path:
         folder.write_machine(self.facts)
         folder.write_summary(summary)
+        folder.write_streams(streams)
         folder.write_pyperf()
         reports.write_html(folder.path, folder.path / "report.html")
         reports.write_markdown(folder.path, folder.path / "report.md")
         return folder.finish()
-
-
-def _key(cell: Cell) -> tuple[str, int]:
-    return cell.variant, cell.threads

@@ -11,7 +11,7 @@ from typing import Any
 from bench import machine
 from bench.options import BASELINE, Contender, Options
 from bench.plan import Plan, PlannedPair, PlannedVariant
-from bench.records import CellRecord
+from bench.records import CellRecord, StreamRecord
 from bench.run_folder import RunFolder, run_folder_path
 from bench.sweep_workers import Prepared, prepare
 from cplab import __version__
@@ -28,6 +28,7 @@ class Start:
         prepared: what the prepare workers found.
         folder: where the run goes, or None.
         records: what a run that was killed had measured.
+        streams: the same, of several frames at once.
         spent_s: seconds of the budget that it had used.
     """
 
@@ -37,6 +38,7 @@ class Start:
     prepared: Prepared
     folder: RunFolder | None
     records: list[CellRecord] = field(default_factory=list)
+    streams: list[StreamRecord] = field(default_factory=list)
     spent_s: float = 0.0
 
 
@@ -94,6 +96,7 @@ def _plan(options: Options, prepared: dict[str, Any], started: datetime, commit:
         aa=options.aa,
         soak_s=options.soak_s,
         talker=options.talker,
+        batches=options.batches,
         no_talker=options.no_talker,
         pair=PlannedPair(
             a=(pair.a.variant, pair.a.threads), b=(pair.b.variant, pair.b.threads), least_change=pair.least_change

@@ -53,7 +53,10 @@ class Workers:
 
     def gate(self, cell: Cell) -> CellRecord:
         """Judge a cell, and time a few calls to choose by."""
-        return self._run("gate", cell, cell, gate_frames=GATE_FRAMES, quick_frames=1 if self._options.quick else 2)
+        return self._run(
+            "gate", cell, cell, gate_frames=GATE_FRAMES, quick_frames=1 if self._options.quick else 2,
+            batches=self._options.batches,
+        )  # fmt: skip
 
     def timed(
         self, cell: Cell, original: Cell, *, frames: int, reads: int, number: int, order: int, lossy: bool
@@ -92,6 +95,7 @@ class Workers:
             model=self._options.model,
             variant=contender.variant.name,
             threads=cell.threads,
+            batch=cell.batch,
             variant_files=self._options.variant_files,
             golden=self._options.golden or prepared["golden"],
             digest=prepared["digest"],

@@ -28,23 +28,25 @@ class TimedCodes:
 
     def __init__(self, predictor: CodePredictor, golden: Golden, tier: Tier) -> None:
         self.predictor, self.golden, self.own = predictor, golden, tier == "quality"
-        self._given: list[tuple[int, NDArray[Any]]] = []
+        self._given: list[tuple[list[int], NDArray[Any]]] = []
 
-    def add(self, frame: int, codes: Any) -> None:
-        """Keep what a call on a golden frame returned."""
-        self._given.append((frame, np.array(np.asarray(codes).view(np.ndarray))))
+    def add(self, frames: list[int], codes: Any) -> None:
+        """Keep what a call on golden frames returned."""
+        self._given.append((frames, np.array(np.asarray(codes).view(np.ndarray))))
 
     def wrong(self) -> str:
         """What is wrong with the first call that has other codes than it must, or ""; call it after the timing."""
         retold: dict[int, NDArray[np.int32] | None] = {}
-        for number, (frame, codes) in enumerate(self._given):
-            whose = "the golden's" if not self.own else "its own with a trace"
-            if self.own and frame not in retold:
-                retold[frame] = self._retold(frame)
-            wanted = retold[frame] if self.own else self.golden.codes[frame : frame + 1]
-            if wanted is None or codes.tolist() != wanted.tolist():
-                which = "first call" if number == 0 else "timed call"
-                return f"frame {frame}: the {which} gave other codes than {whose}"
+        whose = "the golden's" if not self.own else "its own with a trace"
+        for number, (frames, codes) in enumerate(self._given):
+            which = "first call" if number == 0 else "timed call"
+            for b, frame in enumerate(frames):
+                if self.own and frame not in retold:
+                    retold[frame] = self._retold(frame)
+                wanted = retold[frame] if self.own else self.golden.codes[frame : frame + 1]
+                if wanted is None or codes.shape[:1] != (len(frames),) or codes[b : b + 1].tolist() != wanted.tolist():
+                    place = f" as number {b} of {len(frames)} at once" if len(frames) > 1 else ""
+                    return f"frame {frame}{place}: the {which} gave other codes than {whose}"
         return ""
 
     def _retold(self, frame: int) -> NDArray[np.int32] | None:

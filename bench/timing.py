@@ -44,11 +44,12 @@ def timed(job: Job, variant: Variant, model: Model, started: float) -> CellRecor
     roof = _Roof(predictor, job.threads)
     for i, index in enumerate(islice(fresh, job.frames)):
         with energy:
-            samples.append(timed_call(predictor, golden, index, ready.codes))
+            samples.append(timed_call(predictor, golden, index, ready.codes, job.batch))
         frame_ids.append(index % len(golden))
         if i < job.roof_reads:
             roof.read(job.round * job.roof_reads + i)
-    pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in range(TRACED_CALLS)]
+    traced = range(TRACED_CALLS if job.batch == 1 else 0)
+    pass_ns = [_traced_passes(predictor, golden, job.first_frame + i) for i in traced]
     load = watch.told() | energy.per_stretch()
     return _judged(
         job,
@@ -127,7 +128,7 @@ def _warmed_up(ready: _Ready, job: Job, frames: Iterator[int]) -> tuple[int, lis
     """Nanoseconds of the first call and of the warm-up's, whose codes are kept too."""
     warmups = min(job.warmup, max(0, len(ready.golden) - 2))
     first_ns, *warmup = [
-        timed_call(ready.predictor, ready.golden, next(frames), ready.codes) for _ in range(1 + warmups)
+        timed_call(ready.predictor, ready.golden, next(frames), ready.codes, job.batch) for _ in range(1 + warmups)
     ]
     return first_ns, warmup
 
@@ -145,7 +146,7 @@ def _judged(job: Job, ready: _Ready, load: dict[str, Any], **measured: Any) -> C
     frames = len(measured["samples_ns"])
     return record_of(
         job,
-        GateOutcome(status="pass", detail=f"codes of all {frames} timed frames are {whose}"),
+        GateOutcome(status="pass", detail=f"codes of all {frames * job.batch} timed frames are {whose}"),
         load_s=round(ready.load_s, 4),
         compile_s=round(ready.compile_s, 4),
         rss_mb=round(psutil.Process().memory_info().rss / 1e6, 1),
@@ -156,15 +157,20 @@ def _judged(job: Job, ready: _Ready, load: dict[str, Any], **measured: Any) -> C
     )
 
 
-def timed_call(predictor: CodePredictor, golden: Golden, index: int, kept: TimedCodes | None = None) -> int:
-    """One call on one golden frame, as a user would make it: nanoseconds; its codes are kept to be judged."""
-    i = index % len(golden)
-    hidden, cb0 = golden.hidden[i : i + 1].copy(), golden.cb0_embed[i : i + 1].copy()
+def timed_call(
+    predictor: CodePredictor, golden: Golden, index: int, kept: TimedCodes | None = None, batch: int = 1
+) -> int:
+    """One call, as a user would make it, on a golden frame or on as many as ``batch`` says from it on: nanoseconds.
+
+    Its codes are kept to be judged. A batch that is larger than the golden has frames twice.
+    """
+    frames = [(index + b) % len(golden) for b in range(batch)]
+    hidden, cb0 = golden.hidden[frames], golden.cb0_embed[frames]
     started = time.perf_counter_ns()
     codes = predictor.predict(hidden, cb0)
     elapsed = time.perf_counter_ns() - started
     if kept is not None:
-        kept.add(i, codes)
+        kept.add(frames, codes)
     return elapsed
 
 

@@ -14,8 +14,16 @@ from bench.folder_names import final_name, has_owner, is_hidden
 from bench.options import BASELINE
 from bench.plan import PLAN_FILE, Plan, PlannedVariant, read_plan
 from bench.plan_summary import summary_of
-from bench.records import CellRecord, UnreadableRecordError, read_records, read_summary
+from bench.records import (
+    STREAM_RECORDS_FILE,
+    CellRecord,
+    UnreadableRecordError,
+    read_records,
+    read_stream_records,
+    read_summary,
+)
 from bench.run_folder import RunFolder
+from bench.stream_cells import streams_of
 from cplab import __version__
 from cplab.variant import variants
 
@@ -55,8 +63,11 @@ def recover(folder: Path) -> Path:
         raise UnfinishedRunError(f"{folder}: no record in it; there is nothing to report")
     plan = read_plan(folder) or plan_of_records(folder, records)
     machine = read_machine(folder)
+    streams = read_stream_records(folder / STREAM_RECORDS_FILE, torn=True)
     left = RunFolder.reopened(folder, records)
-    left.write_summary(summary_of(plan, records, machine, elapsed_s=elapsed_s(records), interrupted=True))
+    summary = summary_of(plan, records, machine, elapsed_s=elapsed_s(records), interrupted=True)
+    left.write_summary(summary)
+    left.write_streams(streams_of(streams, records, summary))
     left.write_pyperf()
     return left.finish()
 

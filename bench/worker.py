@@ -100,7 +100,7 @@ def _gate(job: Job, variant: Variant, model: Model) -> CellRecord:
     from cplab.golden import load_golden
 
     given = load_golden(Path(job.golden)) if job.golden else None
-    cell = gate_cell(variant, model, job.threads, golden=given, frames=job.gate_frames)
+    cell = gate_cell(variant, model, job.threads, golden=given, frames=job.gate_frames, batches=job.batches)
     quick = []
     if cell.report.passed and job.quick_frames:
         _tune(cell)

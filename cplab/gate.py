@@ -15,7 +15,8 @@ check                     what it finds
 ``teacher-forced``        the golden's codes fed back: every code must follow from the right prefix
 ``forced logits``         other codes fed back, bits compared (tier exact)
 ``order``                 frames in another order give something else: state left over from an earlier call
-``batch``                 3 frames at once (on enough frames 2 and 9 too) give something else than one at a time
+``batch``                 3 frames at once (on enough frames 2 and 9 too) give something else than one at a time; as do
+                          batches that were asked for
 ``untraced``              the call that users make, without a trace, gives other codes than the traced one
 ``speculation``           drafts that are right, wrong, or wrong at one depth change a bit, or right ones are not
                           taken in (variants to which drafts can be handed in: `cplab.speculation.judging`)
@@ -35,7 +36,7 @@ A NaN never equals anything here: bits are compared, and non-finite values fail 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,6 +70,7 @@ def judge(
     arithmetic: str = "f32",
     frames: int | None = None,
     format: str = "",
+    batches: Sequence[int] = (),
 ) -> Report:
     """Run every check of the gate on a predictor.
 
@@ -80,6 +82,8 @@ def judge(
         arithmetic: id of the rounding law whose oracle is the judge.
         frames: how many of the golden's frames, at least 2; default all.
         format: how the predictor holds matrices; only tier ``quality`` needs to know.
+        batches: frames at once that must give what they give alone, beside those that every gate tries; tier
+            ``quality`` passes over them.
 
     Raises:
         GoldenError: the golden belongs to other weights or another arithmetic.
@@ -91,7 +95,7 @@ def judge(
         from cplab.gate_quality import judge_quality
 
         return judge_quality(predictor, model, golden, format=format, frames=count)
-    return Judge(predictor, model, golden, exact=tier == "exact", frames=count).run()
+    return Judge(predictor, model, golden, exact=tier == "exact", frames=count, batches=batches).run()
 
 
 @dataclass(slots=True)
@@ -108,9 +112,12 @@ class _Call:
 class Judge:
     """One judgement of tier ``exact`` or ``codes``; `cplab.gate_quality` has the third."""
 
-    def __init__(self, predictor: CodePredictor, model: Model, golden: Golden, *, exact: bool, frames: int) -> None:
+    def __init__(
+        self, predictor: CodePredictor, model: Model, golden: Golden, *, exact: bool, frames: int,
+        batches: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.predictor, self.model, self.golden, self.exact = predictor, model, golden, exact
-        self.count, self.passes = frames, model.spec.passes
+        self.count, self.passes, self.batches = frames, model.spec.passes, batches
         self.report = Report(frames, self.passes)
         self.changed_inputs = ""
         self.kept: tuple[Codes, Codes] | None = None
@@ -269,7 +276,8 @@ class Judge:
 
     def _batch(self, free: list[_Call], forced: list[_Call]) -> None:
         detail = ""
-        for size in (2, 3, 9) if self.count >= _MANY else (3,):
+        usual = (2, 3, 9) if self.count >= _MANY else (3,)
+        for size in dict.fromkeys([*usual, *self.batches]):
             members = [i % self.count for i in range(size)]
             detail = detail or self._together(members, free, None)
         if self.forces:

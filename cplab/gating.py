@@ -7,6 +7,7 @@ fidelity to the original's float32 golden.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cplab.formats import STORED
@@ -48,7 +49,13 @@ class CellGate:
 
 
 def gate_cell(
-    variant: Variant, model: Model, threads: int, *, golden: Golden | None = None, frames: int | None = None
+    variant: Variant,
+    model: Model,
+    threads: int,
+    *,
+    golden: Golden | None = None,
+    frames: int | None = None,
+    batches: Sequence[int] = (),
 ) -> CellGate:
     """Build a variant and judge it.
 
@@ -58,6 +65,7 @@ def gate_cell(
         threads: team size.
         golden: the model's float32 golden, or the rounded model's in the variant's arithmetic; default: their own.
         frames: how many of the golden's frames; default all.
+        batches: frames at once that are judged too; see `cplab.gate.judge`.
 
     Raises:
         GoldenError: the golden belongs to other weights or another arithmetic.
@@ -75,11 +83,11 @@ def gate_cell(
     if not lossy and law == "f32":
         original = golden if golden is not None else golden_for(model)
         predictor = variant.build(model, threads)
-        report = judge(predictor, model, original, tier=variant.tier, frames=frames)
+        report = judge(predictor, model, original, tier=variant.tier, frames=frames, batches=batches)
         return CellGate(report, predictor, original, 0, report.teacher_forced, report.free_running)
     own, original = _goldens(law, model, rounded, golden)
     predictor = variant.build(rounded, threads)
-    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames)
+    report = judge(predictor, rounded, own, tier=variant.tier, arithmetic=law, frames=frames, batches=batches)
     kept = validate(predictor, original, frames=at_least)
     return CellGate(report, predictor, own, lossy, *kept.shares)
 

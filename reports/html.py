@@ -19,6 +19,8 @@ from reports.soak_chart import soak_chart, soak_sentence
 from reports.sorting import content_policy, script, sort_keys
 from reports.spread_table import disturbances, energy_sentence, spread_table
 from reports.step_bars import step_chart
+from reports.streams import COLUMNS as STREAM_COLUMNS
+from reports.streams import EXPLANATION, stream_charts, stream_notes, stream_rows
 from reports.talker_and_cp import COLUMNS
 from reports.wording import keep_together
 from reports.writing import replace_text
@@ -75,4 +77,9 @@ def render_html(page: Page) -> str:
         roofline=roofline_plot(summary, page.roofline),
         step_chart=step_chart(summary),
         step_columns=COLUMNS,
+        stream_columns=STREAM_COLUMNS,
+        stream_explanation=EXPLANATION,
+        stream_rows=stream_rows(page.streams),
+        stream_notes=stream_notes(page.streams),
+        stream_charts=stream_charts(page.streams),
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from reports.page import Page, read_page
 from reports.profile_words import page as profile_page
+from reports.streams import COLUMNS as STREAM_COLUMNS
+from reports.streams import EXPLANATION, stream_notes, stream_rows
 from reports.talker_and_cp import COLUMNS
 from reports.wording import NOTHING, clip, one_line
 from reports.writing import replace_text
@@ -43,6 +45,7 @@ def render_markdown(page: Page) -> str:
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
         table_of(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        *_streams(page),
         "## Where a frame's time goes",
         *_profile_parts(page),
         "## Gate",
@@ -81,6 +84,16 @@ def _main_table(page: Page) -> str:
         body.append([*row.entries[:-1], "; ".join(notes) or NOTHING])
     right = [not column.is_text for column in page.columns]
     return table_of(header, body, right)
+
+
+def _streams(page: Page) -> list[str]:
+    if page.streams is None:
+        return []
+    table = table_of(
+        list(STREAM_COLUMNS), stream_rows(page.streams), [False, *[True] * (len(STREAM_COLUMNS) - 2), False]
+    )
+    notes = "\n".join(f"- {escape(note)}" for note in stream_notes(page.streams))
+    return ["## Several utterances at once", escape(EXPLANATION), table, notes]
 
 
 def _gate_table(page: Page) -> str:

@@ -8,13 +8,16 @@ from pathlib import Path
 from bench.records import (
     PROFILE_FILE,
     ROOFLINE_FILE,
+    STREAMS_FILE,
     CellRecord,
     Profile,
     Roofline,
+    Streams,
     Summary,
     read_profile,
     read_records,
     read_roofline,
+    read_streams,
     read_summary,
 )
 from reports import facts
@@ -58,6 +61,7 @@ class Page:
     roofline: Roofline | None = None
     profile: Profile | None = None
     without_profile: str = ""
+    streams: Streams | None = None
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -72,11 +76,16 @@ def read_page(run_dir: Path) -> Page:
         read_records(run_dir / "records.jsonl"),
         read_roofline(run_dir / ROOFLINE_FILE),
         read_profile(run_dir / PROFILE_FILE),
+        read_streams(run_dir / STREAMS_FILE),
     )
 
 
 def make_page(
-    summary: Summary, records: list[CellRecord], roofline: Roofline | None = None, profile: Profile | None = None
+    summary: Summary,
+    records: list[CellRecord],
+    roofline: Roofline | None = None,
+    profile: Profile | None = None,
+    streams: Streams | None = None,
 ) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
@@ -107,4 +116,5 @@ def make_page(
         roofline=roofline,
         profile=profile,
         without_profile=without_profile(summary, records),
+        streams=streams,
     )

@@ -31,6 +31,17 @@ from bench.records.roofline import (
     point_of,
     read_roofline,
 )
+from bench.records.streams import (
+    STREAM_RECORDS_FILE,
+    STREAMS_FILE,
+    STREAMS_SCHEMA,
+    Rate,
+    StreamPoint,
+    StreamRecord,
+    Streams,
+    read_stream_records,
+    read_streams,
+)
 from bench.records.summarised import (
     SWEEP_SCHEMA,
     CellSummary,
@@ -60,6 +71,9 @@ __all__ = [
     "RECORD_SCHEMA",
     "ROOFLINE_FILE",
     "ROOFLINE_SCHEMA",
+    "STREAMS_FILE",
+    "STREAMS_SCHEMA",
+    "STREAM_RECORDS_FILE",
     "SWEEP_SCHEMA",
     "BandwidthPoint",
     "CellRecord",
@@ -74,6 +88,7 @@ __all__ = [
     "PeakPoint",
     "Profile",
     "ProfileSamples",
+    "Rate",
     "Ratio",
     "Reference",
     "Repeatability",
@@ -84,6 +99,9 @@ __all__ = [
     "Soak",
     "SoakPoint",
     "Status",
+    "StreamPoint",
+    "StreamRecord",
+    "Streams",
     "Summary",
     "Talker",
     "TeamRoof",
@@ -95,5 +113,7 @@ __all__ = [
     "read_profile",
     "read_records",
     "read_roofline",
+    "read_stream_records",
+    "read_streams",
     "read_summary",
 ]

@@ -230,7 +230,7 @@ class _FullDisk:
 def test_a_disk_that_fills_up_keeps_the_lines_before(final, room):
     folder = RunFolder(final)
     folder.append(RECORDS[0])
-    folder._file = _FullDisk(folder._file, room)
+    folder._file.raw = _FullDisk(folder._file.raw, room)
     with pytest.raises(OutputError, match="the records so far stay there; free some space") as caught:
         folder.append(RECORDS[1])
     assert "\n" not in str(caught.value)

@@ -28,7 +28,7 @@ def killed(tmp_path):
         run.write_machine(MACHINE)
         if planned:
             run.write_plan(plan())
-        run._file.write(b'{"schema": "cplab.record/1", "vari')
+        run._file.raw.write(b'{"schema": "cplab.record/1", "vari')
         run._file.close()
         return run.path.rename(run.path.with_name(f".{name}.{pid}"))
 

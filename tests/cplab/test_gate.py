@@ -217,6 +217,22 @@ def test_the_call_without_a_trace_is_judged_too(tiny, golden):
     assert "untraced" in judge(Untraced(tiny), tiny, golden, frames=2).failed()
 
 
+def test_a_batch_that_is_asked_for_is_judged_too(tiny, golden):
+    class Fours(faulty.Wrapped):
+        """Bits of another frame, in batches of four alone."""
+
+        def predict(self, hidden, cb0_embed, *, trace=None, **options):
+            codes = super().predict(hidden, cb0_embed, trace=trace, **options)
+            if trace is not None and len(codes) == 4:
+                trace.logits[3, 1] = np.nextafter(trace.logits[3, 1], np.float32(np.inf))
+            return codes
+
+    assert judge(Fours(tiny), tiny, golden, frames=2).failed() == []
+    report = judge(Fours(tiny), tiny, golden, frames=2, batches=[2, 4, 8])
+    assert report.failed() == ["batch"]
+    assert "frame 1 as number 3 of 4 at once: other bits at pass 1" in report.detail()
+
+
 def test_a_batch_of_any_size_is_judged(tiny, golden):
     class Pairs(faulty.Wrapped):
         def predict(self, hidden, cb0_embed, **options):

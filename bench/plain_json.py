@@ -1,0 +1,16 @@
+"""JSON that every parser and every terminal takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def plain_json(data: Any, indent: int | None = None) -> bytes:
+    """ASCII JSON in which every string is text.
+
+    Readers that split lines at U+2028 are not misled by it, and bytes of a file name that are no text become question
+    marks, as strict parsers refuse a whole file for one of them.
+    """
+    text = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
+    return json.dumps(json.loads(text), indent=indent).encode("ascii")
