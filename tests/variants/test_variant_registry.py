@@ -132,7 +132,7 @@ def test_what_the_package_names_is_what_it_gives(fresh_process):
     source = (
         "import json, cplab\nprint(json.dumps([callable(getattr(cplab, n)) for n in cplab.__all__ if n[0] != '_']))"
     )
-    assert fresh_process(source) == [True, True, True]
+    assert fresh_process(source) == [True, True, True, True]
 
 
 @pytest.mark.usefixtures("own_registry")
