@@ -349,7 +349,7 @@ def test_a_right_variant_exits_with_0_at_every_thread_count(tinys, command):
         assert f"kv_bf16 x {count}\n" in out
     assert out.count("  free-running:   66/66 codes match (33/33 frames)\n") == 2
     assert out.count("  teacher-forced: 66/66 codes match (33/33 frames)\n") == 2
-    assert out.count("  gate:           passed 14 checks\n") == 2
+    assert out.count("  gate:           passed 15 checks\n") == 2
     rows = [line.split() for line in out.splitlines() if line.startswith("CB")]
     assert rows == [["CB1", "33/33", "33/33"], ["CB2", "33/33", "33/33"]] * 2
     assert "tie" not in out
@@ -425,7 +425,7 @@ def test_right_codes_and_a_failed_gate_exit_with_2(tinys, registered, command):
     code, out, _, told = command(tinys)
     assert code == 2
     assert out.count("66/66 codes match (33/33 frames)") == 2
-    assert "gate:           failed 1 of 14 checks\n    inputs: hidden was changed by the call\n" in out
+    assert "gate:           failed 1 of 15 checks\n    inputs: hidden was changed by the call\n" in out
     assert told["cells"][0]["passed"] is False
     assert told["cells"][0]["gate"]["passed"] is False
 
@@ -519,7 +519,7 @@ def test_a_lossy_format_is_gated_on_its_own_weights_and_compared_with_the_origin
     code, out, _, told = command(golden, model=folder, variant="kv_bf16")
     assert code == 2
     assert f"free-running:   {kept.sum()}/12 codes match ({kept.all(axis=1).sum()}/6 frames)" in out
-    assert "gate:           passed 14 checks, against the weights rounded to bf16" in out
+    assert "gate:           passed 15 checks, against the weights rounded to bf16" in out
     assert f"{changed} weights changed by bf16" in out
     (cell,) = told["cells"]
     assert (cell["gate"]["passed"], cell["passed"], cell["lossy_weights"]) == (True, False, changed)
