@@ -25,12 +25,18 @@ def test_every_token_count_stands_beside_one_token_and_the_peak(tiny, monkeypatc
         assert 0 < row.of_peak.lo <= row.of_peak.p50 <= row.of_peak.hi
 
 
-def test_a_pass_counts_the_layers_for_every_token_and_a_head_for_every_frame(tiny):
-    head = tiny.spec.vocab * tiny.spec.hidden
-    layers = tiny.spec.weights_per_pass - head
-    assert passes._gmac(tiny, 1) == pytest.approx((layers + head) / 1e9)
-    assert passes._gmac(tiny, 8) == pytest.approx(8 * (layers + head) / 1e9)
-    assert passes._gmac(tiny, 16) == pytest.approx((16 * layers + head) / 1e9)
+def test_a_pass_counts_what_it_runs(tiny):
+    spec = tiny.spec
+    head, keys_and_values = spec.vocab * spec.hidden, 2 * spec.kv_rows * spec.hidden
+    layer = (spec.weights_per_pass - head) // spec.layers
+    attention = 2 * spec.q_rows  # for each position that is seen
+    one = spec.layers * (layer + 3 * attention) + head  # the second pass: its token sees three positions
+    assert passes._gmac(tiny, 1) == pytest.approx(one / 1e9, rel=1e-12)
+    assert passes._gmac(tiny, 8) == pytest.approx(8 * one / 1e9, rel=1e-12)
+    # The last pass of a recomputed frame: three tokens, of which one goes on after the last layer's keys and values.
+    again = (spec.layers - 1) * (3 * layer + (1 + 2 + 3) * attention)
+    again += 2 * keys_and_values + layer + 3 * attention + head
+    assert passes._gmac(tiny, spec.positions) == pytest.approx(again / 1e9, rel=1e-12)
 
 
 def test_the_command_prints_a_row_for_each(capsys):
