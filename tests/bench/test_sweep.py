@@ -259,7 +259,7 @@ def test_gate_writes_json_and_a_markdown_table(tmp_path):
     assert "6/6 codes match (3/3 frames)" in result.stdout
     records = [json.loads(line) for line in (tmp_path / "gate.jsonl").read_text().splitlines()]
     assert [record["gate"]["status"] for record in records] == ["pass", "pass"]
-    assert "| kv_bf16 | 1 | pass | 6/6 codes match (3/3 frames) | 14 passed |" in (tmp_path / "summary.md").read_text()
+    assert "| kv_bf16 | 1 | pass | 6/6 codes match (3/3 frames) | 15 passed |" in (tmp_path / "summary.md").read_text()
 
 
 @pytest.mark.slow
