@@ -8,6 +8,7 @@ The one rule that the types enforce: a record cannot hold a time unless its gate
 flashinfer-bench's; see `CellRecord` and `CellSummary`).
 """
 
+from bench.records.files import UnreadableRecordError
 from bench.records.measured import (
     RECORD_SCHEMA,
     CellRecord,
@@ -19,7 +20,7 @@ from bench.records.measured import (
     Tier,
 )
 from bench.records.profiled import PART_LABELS, PROFILE_FILE, PROFILE_SCHEMA, PartTime, Profile, read_profile
-from bench.records.reading import UnreadableRecordError, read_records, read_summary
+from bench.records.reading import read_records, read_summary
 from bench.records.roofline import (
     ROOFLINE_FILE,
     ROOFLINE_SCHEMA,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
+from bench.records.files import read_if_there
 from bench.records.measured import Frozen, ProfileSamples
-from bench.records.reading import UnreadableRecordError
 from bench.records.summarised import Ratio
 
 PROFILE_SCHEMA = "cplab.profile/1"
@@ -97,18 +96,4 @@ def read_profile(path: Path) -> Profile | None:
     Raises:
         UnreadableRecordError: it cannot be read, or has a schema that this version does not know.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UnreadableRecordError(f"{path}: {error}") from error
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if schema != PROFILE_SCHEMA:
-        raise UnreadableRecordError(f"{path}: schema {schema!r}; this version reads {PROFILE_SCHEMA!r}")
-    try:
-        return Profile.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UnreadableRecordError(f"{path}: {where or 'profile'}: {first['msg']}") from error
+    return read_if_there(path, Profile, PROFILE_SCHEMA)

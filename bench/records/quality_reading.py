@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pydantic import ValidationError
-
+from bench.records.files import UnreadableRecordError, validated
 from bench.records.quality import QUALITY_SCHEMA, Quality
-from bench.records.reading import UnreadableRecordError
 
 
 def read_quality(path: Path) -> Quality:
@@ -23,12 +21,4 @@ def read_quality(path: Path) -> Quality:
         raise UnreadableRecordError(f"{path}: {error.strerror or error}; a quality.json is wanted") from error
     except ValueError as error:
         raise UnreadableRecordError(f"{path}: not JSON ({error})") from error
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if schema != QUALITY_SCHEMA:
-        raise UnreadableRecordError(f"{path}: schema {schema!r}; this version reads {QUALITY_SCHEMA!r}")
-    try:
-        return Quality.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UnreadableRecordError(f"{path}: {where or 'quality'}: {first['msg']}") from error
+    return validated(path, raw, Quality, QUALITY_SCHEMA)

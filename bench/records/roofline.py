@@ -7,16 +7,15 @@ falls from cache to memory, so that it is taken at the size that a pass goes ove
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
+from bench.records.files import read_if_there
 from bench.records.measured import Frozen
-from bench.records.reading import UnreadableRecordError
 from bench.records.summarised import CellSummary
 
 ROOFLINE_SCHEMA = "cplab.roofline/1"
@@ -162,18 +161,4 @@ def read_roofline(path: Path) -> Roofline | None:
     Raises:
         UnreadableRecordError: it cannot be read, or has a schema that this version does not know.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UnreadableRecordError(f"{path}: {error}") from error
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if schema != ROOFLINE_SCHEMA:
-        raise UnreadableRecordError(f"{path}: schema {schema!r}; this version reads {ROOFLINE_SCHEMA!r}")
-    try:
-        return Roofline.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UnreadableRecordError(f"{path}: {where or 'roofline'}: {first['msg']}") from error
+    return read_if_there(path, Roofline, ROOFLINE_SCHEMA)

@@ -5,14 +5,13 @@ They have files of their own, so that ``records.jsonl`` and ``summary.json`` are
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from bench.records.files import UnreadableRecordError, read_if_there, read_lines
 from bench.records.measured import CellRecord, Frozen, Status
-from bench.records.reading import UnreadableRecordError
 from bench.records.summarised import Interval, Ratio
 
 STREAMS_SCHEMA = "cplab.streams/1"
@@ -85,21 +84,7 @@ def read_streams(path: Path) -> Streams | None:
     Raises:
         UnreadableRecordError: it cannot be read, or has a schema that this version does not know.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UnreadableRecordError(f"{path}: {error}") from error
-    schema = raw.get("schema") if isinstance(raw, dict) else None
-    if schema != STREAMS_SCHEMA:
-        raise UnreadableRecordError(f"{path}: schema {schema!r}; this version reads {STREAMS_SCHEMA!r}")
-    try:
-        return Streams.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UnreadableRecordError(f"{path}: {where or 'streams'}: {first['msg']}") from error
+    return read_if_there(path, Streams, STREAMS_SCHEMA)
 
 
 def read_stream_records(path: Path, *, torn: bool = False) -> list[StreamRecord]:
@@ -113,17 +98,8 @@ def read_stream_records(path: Path, *, torn: bool = False) -> list[StreamRecord]
         UnreadableRecordError: naming the line that cannot be read.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UnreadableRecordError(f"{path}: {error.strerror or error}") from error
-    if torn and lines and not lines[-1].endswith("\n"):
-        lines.pop()
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(StreamRecord.model_validate_json(line))
-        except ValidationError as error:
-            raise UnreadableRecordError(f"{path}, line {number}: {error.errors()[0]['msg']}") from error
-    return records
+        return read_lines(path, StreamRecord, torn=torn)
+    except UnreadableRecordError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
