@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from reports.bar_drawing import Chart
 from reports.figure_table import FigureTable
 from reports.markdown import bounded, code_block, escape, table_of
+from reports.rendering import rendered
 from reports.sorting import content_policy, script
 from reports.stacked import standalone
-from reports.wording import keep_together
 from reports.writing import replace_text
 
 
@@ -80,18 +78,8 @@ def write_figures_svg(page: FiguresPage, out: Path) -> None:
 
 def render_figures(page: FiguresPage) -> str:
     """The whole document."""
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["keep_together"] = keep_together
     shown = script()
-    return environment.get_template("figures_page.html.j2").render(
-        page=page, script=shown, policy=content_policy(shown)
-    )
+    return rendered("figures_page.html.j2", page=page, script=shown, policy=content_policy(shown))
 
 
 def figures_markdown(page: FiguresPage) -> str:

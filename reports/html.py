@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from reports.bars import budget_sentence, frame_time_chart, roof_chart
 from reports.ecdf import ecdf_charts
 from reports.intervals import interval_chart, noise_sentence
@@ -13,16 +11,16 @@ from reports.order_chart import drift_sentence, in_turn, order_chart
 from reports.page import Page, read_page
 from reports.profile_page import chart_of
 from reports.profile_words import page as profile_page
+from reports.rendering import rendered
 from reports.roofline_plot import roofline_plot
 from reports.small_charts import pass_charts, scaling_charts
 from reports.soak_chart import soak_chart, soak_sentence
-from reports.sorting import content_policy, script, sort_keys
+from reports.sorting import content_policy, script
 from reports.spread_table import disturbances, energy_sentence, spread_table
 from reports.step_bars import step_chart
 from reports.streams import COLUMNS as STREAM_COLUMNS
 from reports.streams import EXPLANATION, stream_charts, stream_notes, stream_rows
 from reports.talker_and_cp import COLUMNS
-from reports.wording import keep_together
 from reports.writing import replace_text
 
 ANSWERS = {"yes": "real time", "no": "not real time", "close": "too close to call", "unknown": "real time not judged"}
@@ -40,19 +38,11 @@ def write_html(run_dir: Path, out: Path) -> None:
 
 def render_html(page: Page) -> str:
     """The whole document."""
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["keep_together"] = keep_together
-    environment.filters["sort_keys"] = sort_keys
     shown_script = script()
     summary = page.summary
     profile = profile_page(page.profile) if page.profile else None
-    return environment.get_template("report.html.j2").render(
+    return rendered(
+        "report.html.j2",
         page=page,
         answer=ANSWERS[page.verdict.real_time],
         frame_chart=frame_time_chart(summary),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from reports.bar_drawing import Chart
+from reports.rendering import rendered
 from reports.stacked import Layer, stacked_chart, standalone
-from reports.wording import keep_together
 from reports.writing import replace_text
 
 
@@ -56,15 +54,7 @@ def write_profile_svg(page: ProfilePage, out: Path) -> None:
 
 def render_profile(page: ProfilePage) -> str:
     """The whole document."""
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["keep_together"] = keep_together
-    return environment.get_template("profile.html.j2").render(page=page, chart=chart_of(page))
+    return rendered("profile.html.j2", page=page, chart=chart_of(page))
 
 
 def chart_of(page: ProfilePage) -> Chart | None:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from bench.records import Summary
 from bench.records.quality import Quality
 from reports import quality_tables as tables
@@ -16,7 +14,8 @@ from reports.markdown import escape, table_of
 from reports.quality_chart import pareto_chart
 from reports.quality_points import budget_of, point_rows, points, recommendation, share
 from reports.quality_words import cannot_tell, how_to_read, reproduction
-from reports.wording import keep_together, one_line
+from reports.rendering import rendered
+from reports.wording import one_line
 from reports.writing import replace_text
 
 NO_RUN = (
@@ -148,15 +147,7 @@ def write_quality_markdown(page: QualityPage, out: Path) -> None:
 
 def render_quality_html(page: QualityPage) -> str:
     """The whole document."""
-    environment = Environment(
-        loader=PackageLoader("reports", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["keep_together"] = keep_together
-    return environment.get_template("quality.html.j2").render(page=page)
+    return rendered("quality.html.j2", page=page)
 
 
 def render_quality_markdown(page: QualityPage) -> str:
