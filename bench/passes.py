@@ -14,24 +14,20 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from bench.errors import GateFailedError
 from bench.frame_work import macs_per_pass
+from bench.judged_decoder import judged_decoder
 from bench.records import Interval, Ratio
 from bench.stats import median_of_rounds, paired_ratio
 from cplab.commandline import console
 from cplab.decoder import Decoder
 from cplab.errors import BadInputError
-from cplab.formats import format_named
-from cplab.gating import gate_cell
 from cplab.kernels.peak import measured_peak
 from cplab.model import Model
 from cplab.sources import synthetic
-from cplab.variant import CodePredictor, Trace, Variant
+from cplab.variant import CodePredictor, Trace
 
 #: Frames that run at once.
 BATCHES = (1, 2, 4, 8)
-#: Frames that the gate looks at, with every check.
-GATE_FRAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +59,8 @@ def measured_passes(model: Model, format_name: str, threads: int, rounds: int) -
     if model.spec.passes < 2:
         raise BadInputError(f"{model.name}: its frames are one pass over two tokens, and none over one")
     model.check_finite()
-    cached = _judged(model, format_name, threads, recompute=False)
-    recomputed = _judged(model, format_name, threads, recompute=True)
+    cached = judged_decoder(Decoder, "kv", format_name, model, threads)
+    recomputed = judged_decoder(Decoder, "recompute", format_name, model, threads, recompute=True)
     times: dict[int, dict[int, list[float]]] = defaultdict(dict)
     shares: dict[int, list[list[float]]] = defaultdict(list)
     for number in range(-1, rounds):  # the first is a warm-up
@@ -81,20 +77,6 @@ def measured_passes(model: Model, format_name: str, threads: int, rounds: int) -
         gmacs = _gmac(model, tokens) * 1e3 / ms.p50
         rows.append(PassRow(tokens, ms, to_one, gmacs, median_of_rounds(shares[tokens])))
     return rows
-
-
-def _judged(model: Model, format_name: str, threads: int, *, recompute: bool) -> CodePredictor:
-    """A decoder that has passed its gate."""
-
-    def build(model: Model, threads: int) -> Decoder:
-        return Decoder(model, threads, format=format_name, recompute=recompute)
-
-    law = format_name if format_named(format_name).blocks is not None else "f32"
-    name = f"{'recompute' if recompute else 'kv'}_{format_name}"
-    cell = gate_cell(Variant(name, format_name, law, "exact", build, "", "", ""), model, threads, frames=GATE_FRAMES)
-    if not cell.report.passed:
-        raise GateFailedError(f"{name} x {threads}: {cell.report.detail()}; nothing was timed")
-    return cell.predictor
 
 
 def _round(

@@ -19,25 +19,22 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from bench.errors import GateFailedError
+from bench.judged_decoder import judged_decoder
 from bench.records import Interval, Ratio
 from bench.stats import median_of_rounds, paired_ratio
 from cplab.commandline import console
 from cplab.decoder import Decoder
-from cplab.formats import format_named
-from cplab.gating import gate_cell
 from cplab.model import Model
 from cplab.sources import synthetic
 from cplab.speculation.acceptance import Acceptance
 from cplab.speculation.decoder import SpeculativeDecoder
 from cplab.speculation.draft_length import DraftLength
-from cplab.variant import CodePredictor, Variant
+from cplab.variant import CodePredictor
 
 #: Shares of drafts that hold.
 SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 #: Frames before the first that is timed, in which draft lengths are learnt.
 LEARNING = 16
-#: Frames that the gate looks at, with every check.
-GATE_FRAMES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,8 @@ def measured_curve(
         GateFailedError: a decoder is wrong, before anything is timed or in a timed frame.
     """
     model.check_finite()
-    plain = _judged(model, format_name, threads, Decoder)
-    speculative = _judged(model, format_name, threads, SpeculativeDecoder)
+    plain = judged_decoder(Decoder, "kv", format_name, model, threads)
+    speculative = judged_decoder(SpeculativeDecoder, "spec", format_name, model, threads)
     assert isinstance(speculative, SpeculativeDecoder)
     passes, head_share = model.spec.passes, speculative.length.head
     points = {s: _Point(DraftLength(passes, head_share), Acceptance(passes)) for s in (*shares, None)}
@@ -140,20 +137,6 @@ def _told(share: float | None, point: _Point, plain_ms: dict[int, list[float]]) 
         median_of_rounds(list(point.ms.values())),
         speedup,
     )
-
-
-def _judged(model: Model, format_name: str, threads: int, kind: type[Decoder]) -> CodePredictor:
-    """A decoder that has passed its gate."""
-
-    def build(model: Model, threads: int) -> Decoder:
-        return kind(model, threads, format=format_name)
-
-    law = format_name if format_named(format_name).blocks is not None else "f32"
-    name = f"{'spec' if kind is SpeculativeDecoder else 'kv'}_{format_name}"
-    cell = gate_cell(Variant(name, format_name, law, "exact", build, "", "", ""), model, threads, frames=GATE_FRAMES)
-    if not cell.report.passed:
-        raise GateFailedError(f"{name} x {threads}: {cell.report.detail()}; nothing was timed")
-    return cell.predictor
 
 
 def show(plain_ms: Interval, points: list[CurvePoint], format_name: str, title: str) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.job import Job
-from bench.records import CellRecord, CheckResult, GateOutcome
+from bench.records import CellRecord, GateOutcome
 from bench.timing import soak, timed, timed_call
-from bench.worker_record import facts_of, record_of
+from bench.worker_record import facts_of, outcome_of, record_of
 from cplab.orphans import die_with_parent
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _gate(job: Job, variant: Variant, model: Model) -> CellRecord:
         "teacher_forced": cell.teacher_forced,
         "free_running": cell.free_running,
     }
-    return record_of(job, _outcome(cell), facts=facts, warmup_ns=quick)
+    return record_of(job, outcome_of(cell), facts=facts, warmup_ns=quick)
 
 
 def _tune(cell: CellGate) -> None:
@@ -123,19 +123,6 @@ def _tune(cell: CellGate) -> None:
         tune_once(cell.predictor, cell.golden.hidden, cell.golden.cb0_embed)
 
 
-def _outcome(cell: CellGate) -> GateOutcome:
-    report = cell.report
-    return GateOutcome(
-        status="pass" if report.passed else "fail",
-        detail=report.detail(),
-        codes_matched=report.codes_matched,
-        codes_total=report.frames * report.passes,
-        frames_matched=report.frames_matched,
-        frames_total=report.frames,
-        checks=[CheckResult(name=c.name, passed=c.passed, detail=c.detail) for c in report.checks],
-    )
-
-
 def _profile(job: Job, variant: Variant, model: Model) -> CellRecord:
     from bench import profiling
     from cplab.golden import load_golden
@@ -144,14 +131,14 @@ def _profile(job: Job, variant: Variant, model: Model) -> CellRecord:
     cell = profiling.gated(variant, model, job.threads, given, job.gate_frames)
     facts = facts_of(job, cell.predictor) | {"lossy_weights": cell.lossy_weights}
     if not cell.report.passed:
-        return record_of(job, _outcome(cell), facts=facts)
+        return record_of(job, outcome_of(cell), facts=facts)
     _tune(cell)
     samples, wrong = profiling.profile_frames(cell.predictor, cell.golden, job.frames)
     if wrong:
         return record_of(job, GateOutcome(status="fail", detail=wrong), reason=wrong, facts=facts)
     return record_of(
         job,
-        _outcome(cell),
+        outcome_of(cell),
         profile=samples,
         bytes_per_frame=cell.predictor.bytes_per_frame,
         passes_per_frame=cell.predictor.passes_per_frame,

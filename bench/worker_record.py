@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bench.job import Job
-from bench.records import CellRecord, GateOutcome
+from bench.records import CellRecord, CheckResult, GateOutcome
 
 if TYPE_CHECKING:
+    from cplab.gating import CellGate
     from cplab.variant import CodePredictor
 
 
@@ -47,6 +48,20 @@ def facts_of(job: Job, predictor: CodePredictor) -> dict[str, Any]:
         "speculation": predictor.acceptance.facts() if isinstance(predictor, Speculates) else None,
         "loadavg_1m": round(os.getloadavg()[0], 2),
     }
+
+
+def outcome_of(cell: CellGate) -> GateOutcome:
+    """What the gate found, as it is recorded."""
+    report = cell.report
+    return GateOutcome(
+        status="pass" if report.passed else "fail",
+        detail=report.detail(),
+        codes_matched=report.codes_matched,
+        codes_total=report.frames * report.passes,
+        frames_matched=report.frames_matched,
+        frames_total=report.frames,
+        checks=[CheckResult(name=c.name, passed=c.passed, detail=c.detail) for c in report.checks],
+    )
 
 
 def record_of(job: Job, gate: GateOutcome, **fields: Any) -> CellRecord:

@@ -17,8 +17,8 @@ from bench.quality.rollout import Said, beside, rollout
 from bench.quality.shared_file import load_shared
 from bench.quality.talkers import rollout_talker
 from bench.quality.teacher_forced import Answers, answers, figures
-from bench.records import CheckResult, GateOutcome
 from bench.records.quality import NaiveDistance, QualityCell, TeacherForced
+from bench.worker_record import outcome_of
 from cplab.gating import CellGate, gate_cell
 from cplab.golden import Golden, load_golden
 from cplab.golden_making import golden_for
@@ -72,7 +72,7 @@ def run_cell(job: QualityJob) -> QualityCell:
         tier=variant.tier,
         threads=job.threads,
         status="fail" if reasons else "pass",
-        gate=_outcome(gate),
+        gate=outcome_of(gate),
         lossy_weights=gate.lossy_weights,
         bytes_per_frame=gate.predictor.bytes_per_frame or None,
         engine_note=getattr(gate.predictor, "engine_note", ""),
@@ -137,16 +137,3 @@ def _wrong(found: dict[str, Any]) -> list[str]:
 def _has_the_bits(found: TeacherForced) -> bool:
     """Whether every logit is the law's: no distance from it at all."""
     return found.agreement.value == 1 and found.rmse is not None and found.rmse.value == 0
-
-
-def _outcome(cell: CellGate) -> GateOutcome:
-    report = cell.report
-    return GateOutcome(
-        status="pass" if report.passed else "fail",
-        detail=report.detail(),
-        codes_matched=report.codes_matched,
-        codes_total=report.frames * report.passes,
-        frames_matched=report.frames_matched,
-        frames_total=report.frames,
-        checks=[CheckResult(name=c.name, passed=c.passed, detail=c.detail) for c in report.checks],
-    )

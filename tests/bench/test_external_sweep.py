@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bench_command import bench
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "cplab"))
 from engine_building import library, needs_compiler, program
@@ -18,18 +17,6 @@ from cplab.external import EXAMPLE, HEADER, shipped_text
 
 #: A folder's name that HTML, Markdown, rich and matplotlib would each make something of.
 ODD = "a&b <i>$x_1$ [red]"
-
-
-def bench(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=cwd,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from bench_command import bench
 from made_up_profiles import record, samples
 from pydantic import ValidationError
 
@@ -173,23 +171,11 @@ def test_a_wrong_code_is_found_in_any_call(tiny, call):
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def bench_profile(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "bench", "profile", *arguments],
-        cwd=cwd,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "threads"), [("kv_bf16", 1), ("kv_q8_0", 2), ("recompute_f16", 2)])
 def test_a_profile_from_end_to_end(tmp_path, variant, threads):
-    result = bench_profile(
-        variant, "-t", str(threads), "--model", "synthetic:tiny", "--frames", "4",
+    result = bench(
+        "profile", variant, "-t", str(threads), "--model", "synthetic:tiny", "--frames", "4",
         "--json", "p.json", "--html", "p.html", "--svg", "p.svg", cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -223,7 +209,7 @@ def test_a_profile_from_end_to_end(tmp_path, variant, threads):
 )
 def test_wrong_use_is_one_line_and_exit_1(tmp_path, arguments, expected):
     (tmp_path / "taken").write_text("a file where a folder is wanted")
-    result = bench_profile(*arguments, cwd=tmp_path)
+    result = bench("profile", *arguments, cwd=tmp_path)
     assert result.returncode == 1, result.stderr
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1, result.stderr
@@ -234,9 +220,9 @@ def test_wrong_use_is_one_line_and_exit_1(tmp_path, arguments, expected):
 @pytest.mark.slow
 @pytest.mark.parametrize(("variant", "expected"), [("late", "other codes"), ("segfaults", "SIGSEGV")])
 def test_a_wrong_or_dying_variant_has_no_profile(tmp_path, variant, expected):
-    result = bench_profile(
-        variant, "--variant-file", str(ODD), "--model", "synthetic:tiny", "--frames", "20", "--json", "p.json",
-        cwd=tmp_path,
+    result = bench(
+        "profile", variant, "--variant-file", str(ODD), "--model", "synthetic:tiny", "--frames", "20",
+        "--json", "p.json", cwd=tmp_path,
     )  # fmt: skip
     assert result.returncode == 2, result.stderr
     assert expected in result.stdout

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from bench_command import bench
 
 from bench.quality.run import usual_variants
 from bench.records import UnreadableRecordError
@@ -17,25 +15,13 @@ ODD = Path(__file__).parent / "odd_variants.py"
 EXAMPLE_RUN = Path(__file__).parents[2] / "reports" / "examples" / "xeon-2c"
 
 
-def bench(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=cwd,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """The usual variants and an exact one, with everything but recorded codes."""
     folder = tmp_path_factory.mktemp("quality")
     result = bench(
         "quality", "--model", "synthetic:tiny", "--variants", "kv_q8_0,kv_q4_0,kv_bf16", "--frames", "6",
-        "--rollout", "55", "-t", "1", cwd=folder,
+        "--rollout", "55", "-t", "1", cwd=folder, timeout=500,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     (file,) = folder.glob("reports/quality/*/*/quality.json")
@@ -73,10 +59,10 @@ def test_the_first_line_says_that_seeded_weights_are_no_speech(measured):
 def test_pages_are_written_again_and_another_models_times_are_refused(measured, tmp_path):
     _, file = measured
     page = tmp_path / "again.html"
-    again = bench("quality-report", str(file), "--html", str(page), cwd=tmp_path)
+    again = bench("quality-report", str(file), "--html", str(page), cwd=tmp_path, timeout=500)
     assert again.returncode == 0, again.stderr
     assert page.read_bytes() == file.with_suffix(".html").read_bytes()
-    other = bench("quality-report", str(file), "--run", str(EXAMPLE_RUN), cwd=tmp_path)
+    other = bench("quality-report", str(file), "--run", str(EXAMPLE_RUN), cwd=tmp_path, timeout=500)
     assert other.returncode == 1
     assert "whose weights are not those of synthetic:tiny" in " ".join(other.stderr.split())
 
@@ -85,7 +71,8 @@ def test_pages_are_written_again_and_another_models_times_are_refused(measured, 
 def test_an_engine_that_dies_costs_its_own_figures_only(tmp_path):
     result = bench(
         "quality", "--model", "synthetic:tiny", "--variant-file", str(ODD), "--variants",
-        "segfaults,unavailable,wrong,raises,kv_q8_0", "--frames", "3", "--rollout", "0", "-t", "1", cwd=tmp_path,
+        "segfaults,unavailable,wrong,raises,kv_q8_0", "--frames", "3", "--rollout", "0", "-t", "1",
+        cwd=tmp_path, timeout=500,
     )  # fmt: skip
     assert result.returncode == 2, result.stderr
     (file,) = tmp_path.glob("reports/quality/*/*/quality.json")
@@ -115,7 +102,7 @@ def test_an_engine_that_dies_costs_its_own_figures_only(tmp_path):
     ],
 )
 def test_wrong_use_is_told_in_a_line(options, told, tmp_path):
-    result = bench("quality", *options, cwd=tmp_path)
+    result = bench("quality", *options, cwd=tmp_path, timeout=500)
     assert result.returncode == 1
     assert told in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr

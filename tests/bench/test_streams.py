@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from bench_command import bench
 from made_up_runs_on_disk import MACHINE, finished, plan, records
 from pydantic import ValidationError
 from test_rounds import NARROW, WIDE, rounds
@@ -211,11 +209,7 @@ def test_a_killed_run_keeps_its_streams(tmp_path):
 
 
 def sweep(folder, *more):
-    command = [sys.executable, "-m", "bench", "sweep", "--no-talker", *more]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=400,
-        check=False,
-    )  # fmt: skip
+    return bench("sweep", "--no-talker", *more, cwd=folder, COLUMNS="200")
 
 
 @pytest.fixture(scope="module")

@@ -13,22 +13,11 @@ from pathlib import Path
 import psutil
 import pyperf
 import pytest
+from bench_command import bench
 
 from bench.records import read_records, read_summary
 
 ODD = Path(__file__).parent / "odd_variants.py"
-
-
-def bench(*arguments, cwd, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
 
 
 def only_run(folder):

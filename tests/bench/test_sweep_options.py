@@ -8,7 +8,8 @@ import sys
 import time
 
 import pytest
-from test_sweep import ODD, bench, only_run
+from bench_command import bench
+from test_sweep import ODD, only_run
 
 from bench.records import read_records, read_summary
 from bench.sources import OWN_TREE
