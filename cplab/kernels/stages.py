@@ -6,7 +6,7 @@ and choosing a code from the last pass's logits. Nothing is ever summed across m
 member, so the thread count cannot change a bit.
 
 Nothing is computed that nobody reads: in the last layer tokens that give no code have their keys and values made and
-go no further. Recomputing a frame, that is a sixth of the multiply-adds.
+go no further. Recomputing a frame of the 0.6B shape, that saves 15 % of the multiply-adds (`bench.frame_work`).
 
 Per pass: input, then per layer q/k/v, attention, o, gate/up, down, then the head. Where ``g`` is a pass and not a code
 it is a word of `cplab.kernels.layout`, which may say that drafts come with it.
@@ -18,14 +18,15 @@ from typing import Any
 
 from numba import carray, types
 
-from cplab.jit import call_address, entry, jit
+from cplab.jit import entry, jit
 from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
 from cplab.kernels.attention import attend_stage
+from cplab.kernels.choosing import chosen, draft
+from cplab.kernels.heads import draft_stage, head_stage, propose_stage
 from cplab.kernels.layout import (
     ACTIVATION,
-    LOGIT,
     code_of,
     first_code,
     going_of,
@@ -33,63 +34,15 @@ from cplab.kernels.layout import (
     new_tokens_of,
     offset_of,
     private,
-    token_of,
     tokens_of,
     trouble,
 )
-from cplab.kernels.memory import read_i32, read_i64, write_i32
+from cplab.kernels.memory import read_i64
+from cplab.kernels.products import multiply_unit, quantised
 from cplab.kernels.quantising import quantise
 
 #: Stage numbers, for `run_stage`.
 INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE = range(10)
-
-
-@jit()
-def _quantised(plan: Any, matrix: int, x: int, T: int, count: int, n: int, g: int, m: int) -> int:
-    """The panel ``x`` of n columns as a matrix takes it: as records in private space, or ``x`` itself in float32.
-
-    The last ``count`` tokens of each frame are in it.
-    """
-    offset = offset_of(matrix)
-    if offset == 0:
-        return x
-    panel = private(plan, m) + plan[p.QUANTS_AT]
-    left_out = tokens_of(plan, g)[1] - count
-    for t in range(T):
-        if not quantise(x, T, t, 0, n // 32, panel, offset):
-            trouble(plan, code_of(plan, g, left_out + t % count), t // count, ACTIVATION)
-    tracing.lap(plan, g, m, tracing.QUANTISE)
-    return panel
-
-
-@jit()
-def choice(plan: Any, b: int, g: int, m: int) -> int:
-    """What the logits of code ``g`` of sequence ``b`` say, or draw; -1 where they are not finite."""
-    if plan[p.SAMPLED]:
-        call_address(plan[p.DRAW_CODE], (plan.ctypes.data, b, g, m))
-        return read_i32(private(plan, m) + plan[p.DRAWING_AT])
-    vocab = plan[p.VOCAB]
-    return blocks.argmax(plan[p.LOGITS] + 4 * (b * plan[p.PASSES] + g) * vocab, vocab)
-
-
-@jit()
-def chosen(plan: Any, b: int, g: int, m: int) -> int:
-    """The code to feed back where code ``g`` of sequence ``b`` is known; member 0 also records what was chosen."""
-    at = b * plan[p.PASSES] + g
-    code = choice(plan, b, g, m)
-    if m == 0:
-        write_i32(plan[p.CODES] + 4 * at, code)
-        if code < 0:
-            trouble(plan, g, b, LOGIT)
-    if plan[p.IS_FORCED]:
-        return read_i32(plan[p.FORCED] + 4 * at)
-    return max(code, 0)
-
-
-@jit()
-def draft(plan: Any, g: int, code: int) -> int:
-    """What the pass that begins with code ``g`` takes a later code to be."""
-    return read_i32(plan[p.DRAFTS] + 4 * (g * plan[p.PASSES] + code))
 
 
 @jit()
@@ -148,24 +101,15 @@ def _project(plan: Any, g: int, m: int, low: int, high: int, new_first: int, new
     T = plan[p.BATCH] * new_count
     matrix = layout.projection(plan)
     n = plan[p.TALKER_HIDDEN]
-    x = _quantised(plan, matrix, private(plan, m), T, new_count, n, g, m)
+    x = quantised(plan, matrix, private(plan, m), T, new_count, n, g, m)
     y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(low, high):
-        _rows(plan, matrix, u, n, x, T, y, 64)
+        multiply_unit(plan, matrix, u, n, x, T, y, 64)
         for t in range(T):
             blocks.add(y + t * 64, 64, plan[p.BIAS] + u * 64, 64, 1)
             sequence, i = t // new_count, t % new_count
             at = sequence * plan[p.POSITIONS] + new_first + i
             blocks.copy(y + t * 64, 64, plan[p.INPUTS] + 4 * at * plan[p.HIDDEN] + u * 64, 64, 1)
-
-
-@jit()
-def _rows(plan: Any, matrix: int, u: int, n: int, x: int, T: int, y: int, y_token: int) -> None:
-    """Unit u of a matrix times all T tokens of a panel."""
-    row_bytes = read_i64(matrix + 16)
-    w = read_i64(matrix) + u * 16 * row_bytes
-    arguments = (read_i64(matrix + 8), w, row_bytes, n, x, T, y, y_token, plan[p.AHEAD])
-    call_address(plan[p.UNIT_CODE], arguments)
 
 
 @jit()
@@ -185,7 +129,7 @@ def _normed(plan: Any, matrix: int, weight: int, g: int, going: int, m: int) -> 
         source = _residual(plan, g, t // going, going) + t % going * 64
         blocks.rms_norm(source, row_bytes, weight, x + t * 64, T * 64, plan[p.HIDDEN] // 16, eps)
     tracing.lap(plan, g, m, tracing.NORM)
-    return _quantised(plan, matrix, x, T, going, plan[p.HIDDEN], g, m)
+    return quantised(plan, matrix, x, T, going, plan[p.HIDDEN], g, m)
 
 
 @jit()
@@ -209,7 +153,7 @@ def _qkv_rows(plan: Any, layer: int, g: int, going: int, first: int, end: int, m
     unit_bytes = plan[p.BATCH] * tokens_of(plan, g)[1] * 64
     units = end - first
     for u in range(first + units * m // team, first + units * (m + 1) // team):
-        _rows(plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH] * going, plan[p.QKV] + u * unit_bytes, 64)
+        multiply_unit(plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH] * going, plan[p.QKV] + u * unit_bytes, 64)
     tracing.lap(plan, g, m, tracing.QKV)
 
 
@@ -220,7 +164,7 @@ def _add_rows(plan: Any, matrix: int, n: int, x: int, g: int, going: int, m: int
     unit_bytes = B * tokens_of(plan, g)[1] * 64
     y = private(plan, m) + plan[p.SCRATCH_AT]
     for u in range(units * m // team, units * (m + 1) // team):
-        _rows(plan, matrix, u, n, x, B * going, y, 64)
+        multiply_unit(plan, matrix, u, n, x, B * going, y, 64)
         for b in range(B):
             blocks.add(_residual(plan, g, b, going) + u * unit_bytes, 64, y + b * going * 64, 64, going)
 
@@ -248,8 +192,8 @@ def gate_up_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     count = plan[p.INTERMEDIATE] // (16 * grain)
     low, high = count * m // team, count * (m + 1) // team
     for u in range(low * grain, high * grain):
-        _rows(plan, matrix, 2 * u, plan[p.HIDDEN], x, T, gate, 64)
-        _rows(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
+        multiply_unit(plan, matrix, 2 * u, plan[p.HIDDEN], x, T, gate, 64)
+        multiply_unit(plan, matrix, 2 * u + 1, plan[p.HIDDEN], x, T, up, 64)
         blocks.swiglu(gate, up, plan[p.GATED] + u * T * 64, T)
     tracing.lap(plan, g, m, tracing.GATE_UP)
     if offset:
@@ -267,75 +211,6 @@ def down_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
     x = plan[p.GATED_QUANTS] if offset_of(matrix) else plan[p.GATED]
     _add_rows(plan, matrix, plan[p.INTERMEDIATE], x, g, going_of(plan, layer, g), m, team)
     tracing.lap(plan, g, m, tracing.DOWN)
-
-
-@jit()
-def _last_normed(plan: Any, g: int, code: int, m: int) -> int:
-    """Final norm of each sequence's token that gives a code, as a panel in private space; its address."""
-    _, count = tokens_of(plan, g)
-    B, T = plan[p.BATCH], plan[p.BATCH] * count
-    x = private(plan, m)
-    weight = layer_norms(plan, plan[p.LAYERS])
-    eps = blocks.read_f32(plan[p.NUMBERS])
-    for b in range(B):
-        last = plan[p.RESIDUAL] + (b * count + token_of(plan, g, code)) * 64
-        blocks.rms_norm(last, T * 64, weight, x + b * 64, B * 64, plan[p.HIDDEN] // 16, eps)
-    tracing.lap(plan, code, m, tracing.NORM)
-    return x
-
-
-@jit()
-def _head_rows(plan: Any, code: int, x: int, m: int, team: int) -> None:
-    """Member m's logits of a code, of a panel of B tokens."""
-    vocab = plan[p.VOCAB]
-    matrix = layout.head(plan, code)
-    frame_bytes = 4 * plan[p.PASSES] * vocab
-    units = vocab // 16
-    for u in range(units * m // team, units * (m + 1) // team):
-        _rows(
-            plan, matrix, u, plan[p.HIDDEN], x, plan[p.BATCH], plan[p.LOGITS] + 4 * code * vocab + u * 64, frame_bytes
-        )
-
-
-@jit()
-def head_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
-    """The head of the code that a pass gives after so many accepted drafts, on that code's own token."""
-    code = first_code(g) + accepted
-    x = _last_normed(plan, g, code, m)
-    x = _quantised(plan, layout.head(plan, code), x, plan[p.BATCH], 1, plan[p.HIDDEN], code, m)
-    _head_rows(plan, code, x, m, team)
-    tracing.lap(plan, code, m, tracing.HEAD)
-
-
-@jit()
-def draft_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
-    """Logits of drafts: later heads on the hidden state that the last code came from, each with its offset.
-
-    They lie where those codes' own logits will be written.
-    """
-    code = first_code(g) + accepted
-    following = code + 1
-    made = read_i64(plan[p.DRAFTED] + 8 * following)
-    hidden_bytes = 4 * plan[p.HIDDEN]
-    for depth in range(made):
-        x = _last_normed(plan, g, code, m)
-        if depth < plan[p.OFFSET_DEPTHS]:
-            offset = plan[p.OFFSETS] + (following * plan[p.OFFSET_DEPTHS] + depth) * hidden_bytes
-            blocks.add(x, 64, offset, 64, plan[p.HIDDEN] // 16)
-        x = _quantised(plan, layout.head(plan, following + depth), x, 1, 1, plan[p.HIDDEN], code, m)
-        _head_rows(plan, following + depth, x, m, team)
-    tracing.lap(plan, code, m, tracing.HEAD)
-
-
-@jit()
-def propose_stage(plan: Any, g: int, m: int, team: int) -> None:
-    """Drafts for the pass that begins with code ``g``, from their logits; members take them in turn."""
-    if plan[p.DRAFTS_GIVEN]:
-        return
-    for code in range(g + m, g + read_i64(plan[p.DRAFTED] + 8 * g), team):
-        guess = max(choice(plan, 0, code, m), 0)
-        write_i32(plan[p.DRAFTS] + 4 * (g * plan[p.PASSES] + code), guess)
-    tracing.lap(plan, g - 1, m, tracing.CHOOSE)
 
 
 @entry(types.void(types.CPointer(types.int64), *([types.int64] * 5)))

@@ -19,6 +19,7 @@ from numba import prange
 from cplab.jit import call_address, jit
 from cplab.kernels import machine, memory, stages, tracing
 from cplab.kernels import plan as p
+from cplab.kernels.choosing import chosen, draft
 from cplab.kernels.layout import with_drafts
 
 #: Words of the TEAM area, each in a cache line of its own: members that arrived, the decision, members waiting at the
@@ -115,7 +116,7 @@ def holds(plan: Any, g: int, accepted: int, drafts: int, m: int) -> bool:
     if accepted == drafts:
         return False
     code = g + accepted
-    right = stages.chosen(plan, 0, code, m) == stages.draft(plan, g, code)
+    right = chosen(plan, 0, code, m) == draft(plan, g, code)
     tracing.lap(plan, code, m, tracing.CHOOSE)
     return right
 
