@@ -8,10 +8,10 @@ exact argmax (or the draw, where codes are sampled) says: the others are thrown 
 A token's bits do not depend on what stands beside it, so the result is `kv_bf16`'s bit for bit, however bad drafts are.
 
 Cost of a frame at the published shape: 157 MB of layers for each pass, 63 MB of heads to verify with and 4 MB for each
-draft. How many passes that is depends on the model: with nothing accepted it is `kv_bf16` and at most 5 % more, since
-draft lengths follow what drafts were worth (`cplab.speculation.draft_length`). Seeded weights have learnt nothing that
-a draft could use, `synthetic:0.6b-predictable` apart, which is made for it; what a trained checkpoint accepts is for
-its owner to measure.
+draft. How many passes that is depends on the model: with nothing accepted it is `kv_bf16` and what an account allows to
+be lost, as draft lengths follow what drafts were worth (`cplab.speculation.draft_length`). Seeded weights have learnt
+nothing that a draft could use, `synthetic:0.6b-predictable` apart, which is made for it; what a trained checkpoint
+accepts is for its owner to measure.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def load(model: Model, path: Path | None = None) -> Array | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             offsets, digest = stored["offsets"], bytes(stored["digest"]).decode()
-    except Exception as error:
+    except Exception as error:  # zipfile, zlib and numpy each have their own errors for damage
         raise BadInputError(f"{path}: no drafter or damaged ({error}); remove it or fit it again") from error
     if digest != model.digest():
         raise BadInputError(f"{path}: of weights {digest}, {model.name} has {model.digest()}; fit it again")
