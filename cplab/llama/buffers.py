@@ -4,6 +4,9 @@
 layouts (several rows interleaved for one vector) away too. They can still be asked for: a model's
 ``tensor_buft_overrides`` names a buffer type by tensor, and the CPU backend lists its extra types through ggml's
 public ``ggml_backend_reg_get_proc_address``.
+
+llama.cpp asks its buffer types what they can hold; an override is not asked. Where a CPU has no repacked layout for a
+block type (Q8_0 with AVX2) loading ends in SIGSEGV, which is one reason why settings are tried in a child process.
 """
 
 from __future__ import annotations

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 import numpy as np
+
+from cplab.llama.engine import bindings
 
 
 class LlamaTalker:
     """A GGUF file of llama.cpp's ``qwen3``, on the CPU, keys and values in float32, attention not fused."""
 
     def __init__(self, path, context=256, threads=2):
-        import llama_cpp
-
-        self.api = llama_cpp
-        self._quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
-        llama_cpp.llama_log_set(self._quiet, ctypes.c_void_p(0))
-        llama_cpp.llama_backend_init()
+        # The process has one log callback; one of our own would be called after this object is gone.
+        self.api = llama_cpp = bindings()
         about = llama_cpp.llama_model_default_params()
         about.n_gpu_layers = 0
         about.use_extra_bufts = False  # repacking, and AMX with it, which faults on machines that only list it
