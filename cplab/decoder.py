@@ -169,6 +169,19 @@ class Decoder:
         draws: Draws | None,
         first: int,
     ) -> NDArray[np.int32]:
+        self._prepare(hidden, cb0, forced, draws)
+        self._launch()
+        self._raise_trouble(first)
+        return self._arrays[p.CODES].copy()
+
+    def _prepare(
+        self,
+        hidden: NDArray[np.float32],
+        cb0: NDArray[np.float32],
+        forced: NDArray[np.int32] | None,
+        draws: Draws | None,
+    ) -> None:
+        """Say in the plan what the next call's frames are; the arrays outlive the call."""
         self._reserve(len(hidden))
         plan = self._plan
         plan[p.HIDDEN_IN], plan[p.CB0_IN] = hidden.ctypes.data, cb0.ctypes.data
@@ -178,9 +191,6 @@ class Decoder:
         if draws is not None:
             self._point_at_draws(draws)
         self._arrays[p.STATUS][:] = p.NO_TROUBLE
-        self._launch()
-        self._raise_trouble(first)
-        return self._arrays[p.CODES].copy()
 
     def _point_at_draws(self, draws: Draws) -> None:
         """Say in the plan how codes are drawn; ``draws`` outlives the call."""
@@ -230,7 +240,8 @@ class Decoder:
         self._point(p.STATUS, np.zeros(1, np.int64))
         self._point(p.TIMES, np.zeros(spec.passes + 1, np.int64))
         self._point(p.LAYER_TIMES, np.zeros((spec.passes, 2), np.int64))
-        self._point(p.DRAFTED, np.zeros((2, spec.passes), np.int64))
+        self._point(p.DRAFTED, np.zeros((4, spec.passes), np.int64))
+        self._point(p.DRAFT_TIMES, np.zeros((spec.passes, 3), np.int64))
         self._point(p.DRAFTS, np.zeros((spec.passes, spec.passes), np.int32))
         self._point(p.OFFSETS, np.zeros((spec.passes, 0, spec.hidden), np.float32))
         self._point(p.TEAM, _aligned(8 * (5 + self.threads), np.int64))

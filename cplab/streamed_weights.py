@@ -77,6 +77,21 @@ class StreamedWeights:
         found = [(t.data.ctypes.data, t.format.code, t.data.strides[0]) for t in self._embeddings]
         self.tables = np.array(found, np.int64)
 
+    @property
+    def pass_streams(self) -> list[WeightStream]:
+        """What a pass reads before any head."""
+        return [*self.projection_stream, *self.layer_streams]
+
+    @property
+    def pass_bytes(self) -> int:
+        """Bytes of `pass_streams`."""
+        return _bytes_of(self.pass_streams)
+
+    @property
+    def head_share(self) -> float:
+        """Bytes of a head beside `pass_bytes`."""
+        return _bytes_of(self.head_streams) / len(self.head_streams) / self.pass_bytes
+
     def part_bytes(self, passes: int) -> NDArray[np.int64]:
         """``[parts]``: bytes that each part of a frame streams (`cplab.kernels.tracing.PARTS`)."""
         found = np.zeros(len(tracing.PARTS), np.int64)

@@ -31,7 +31,7 @@ from cplab.model import Model
 from cplab.sampling import Noise
 
 Tier = Literal["exact", "codes", "quality"]
-#: ``drafter`` of variants that guess codes with the model's own later heads (`cplab.speculation.decoder`).
+#: ``drafter`` of variants that guess codes with the model's own later heads (`cplab.speculation.drafting_heads`).
 HEADS = "heads"
 
 
@@ -124,7 +124,7 @@ class Variant:
         summary: first line of the module's docstring.
         extra: name of the optional extra it needs, or "".
         source: the file it stands in.
-        drafter: what guesses codes ahead, `HEADS` or another name; "" where nothing does.
+        drafter: what guesses codes ahead: `HEADS`, or the format of a model that does; "" where nothing does.
     """
 
     name: str

@@ -11,8 +11,8 @@ from cplab.jit import jit
 from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels.choosing import choice
-from cplab.kernels.layout import first_code, layer_norms, private, token_of, tokens_of
-from cplab.kernels.memory import read_i64, write_i32
+from cplab.kernels.layout import drafts_of, first_code, layer_norms, private, token_of, tokens_of
+from cplab.kernels.memory import write_i32
 from cplab.kernels.products import multiply_unit, quantised
 
 
@@ -55,14 +55,15 @@ def head_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
 
 
 @jit()
-def draft_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
+def draft_stage(plan: Any, following: int, g: int, m: int, team: int) -> None:
     """Logits of drafts: later heads on the hidden state that the last code came from, each with its offset.
 
-    They lie where those codes' own logits will be written.
+    They lie where those codes' own logits will be written. ``following`` is a word: the pass that they are made for,
+    and their number.
     """
-    code = first_code(g) + accepted
-    following = code + 1
-    made = read_i64(plan[p.DRAFTED] + 8 * following)
+    made = drafts_of(following)
+    following = first_code(following)
+    code = following - 1
     hidden_bytes = 4 * plan[p.HIDDEN]
     for depth in range(made):
         x = _last_normed(plan, g, code, m)
@@ -76,10 +77,12 @@ def draft_stage(plan: Any, accepted: int, g: int, m: int, team: int) -> None:
 
 @jit()
 def propose_stage(plan: Any, g: int, m: int, team: int) -> None:
-    """Drafts for the pass that begins with code ``g``, from their logits; members take them in turn."""
+    """Drafts, as many as the word of a pass says, from their logits; members take them in turn."""
     if plan[p.DRAFTS_GIVEN]:
         return
-    for code in range(g + m, g + read_i64(plan[p.DRAFTED] + 8 * g), team):
+    made = drafts_of(g)
+    g = first_code(g)
+    for code in range(g + m, g + made, team):
         guess = max(choice(plan, 0, code, m), 0)
         write_i32(plan[p.DRAFTS] + 4 * (g * plan[p.PASSES] + code), guess)
     tracing.lap(plan, g - 1, m, tracing.CHOOSE)

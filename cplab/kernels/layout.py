@@ -63,9 +63,11 @@ def new_tokens_of(word: int) -> tuple[int, int]:
 def going_of(plan: Any, layer: int, word: int) -> int:
     """How many of a pass's tokens, of each sequence, go on once a layer has all their keys and values: its last ones.
 
-    After the last layer's attention only tokens that give a code are read.
+    After the last layer's attention only tokens that give a code are read: of a model that drafts, the last one.
     """
-    return 1 + drafts_of(word) if layer == plan[p.LAYERS] - 1 else tokens_of(plan, word)[1]
+    if layer < plan[p.LAYERS] - 1:
+        return tokens_of(plan, word)[1]
+    return 1 if plan[p.FED] else 1 + drafts_of(word)
 
 
 @jit()

@@ -26,7 +26,8 @@ from __future__ import annotations
     CLOCK,  # POSIX clock id for pass times
     BATCH,  # B, frames of this call
     IS_FORCED,  # 1: codes fed back come from FORCED
-    DRAFTS_GIVEN,  # 1: what draft heads say is not taken down: DRAFTS was filled by the caller
+    DRAFTS_GIVEN,  # 1: what a drafter says is not taken down: DRAFTS was filled by the caller
+    REJECTABLE,  # drafts of the frame that may be taken in and not hold, after which no more are
     OFFSET_DEPTHS,  # drafts, from the nearest on, that have an offset
     SAMPLED,  # 1: codes are drawn, as SAMPLING and what follows it say; 0: the largest logit's
     TOP_K,
@@ -37,7 +38,8 @@ from __future__ import annotations
     BIAS,  # [hidden], of the projection
     ROPE,  # [2, positions, head_dim / 2]: cos, sin
     NUMBERS,  # [2]: rms epsilon, attention scale
-    OFFSETS,  # [passes, OFFSET_DEPTHS, hidden]: added to a normed hidden state before a draft head; see `drafting`
+    OFFSETS,  # [passes, OFFSET_DEPTHS, hidden]: added to a normed hidden state before a draft head
+    DRAFTER,  # a plan of its own, of the model that drafts; 0 where later heads do
     # Inputs and outputs of the call.
     HIDDEN_IN,  # [B, talker_hidden]
     CB0_IN,  # [B, talker_hidden]
@@ -48,8 +50,10 @@ from __future__ import annotations
     FRAMES,  # uint64 [B]
     LOGITS,  # [B, passes, vocab]
     CODES,  # int32 [B, passes]
-    DRAFTED,  # int64 [2, passes]: drafts that are made before the pass that begins with a code, and that it takes in
+    DRAFTED,  # int64 [4, passes]: drafts to make before the pass that begins with a code, and to take in; then what was
     DRAFTS,  # int32 [passes, passes]: for the pass that begins with code g, a draft of each code from g on
+    FED,  # int32 [passes], of a model that drafts: the codes that it is fed, known ones and drafts; else 0
+    DRAFT_TIMES,  # int64 [passes, 3]: when member 0 began to draft by a model, had its first draft, and the last
     LAYER_TIMES,  # int64 [passes, 2]: of the pass that begins with code g, when member 0 entered and left the layers
     STATUS,  # int64: the first value that is not finite, as `layout.trouble` writes it; NO_TROUBLE where there is none
     TIMES,  # int64 [passes + 1]: when member 0 started, and when it had each code's logits
@@ -76,7 +80,7 @@ from __future__ import annotations
     STAGE_CODE,  # stages.run_stage
     DRAW_CODE,  # sampling.draw
     SIZE,
-) = range(61)
+) = range(65)
 
 #: Matrices of a layer, in the order of a pass. Gate and up are interleaved by units of 16 rows.
 QKV_MATRIX, OUT_MATRIX, GATE_UP_MATRIX, DOWN_MATRIX, MATRICES_PER_LAYER = range(5)

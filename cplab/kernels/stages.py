@@ -23,7 +23,7 @@ from cplab.kernels import blocks, layout, tracing
 from cplab.kernels import plan as p
 from cplab.kernels import vectors as v
 from cplab.kernels.attention import attend_stage
-from cplab.kernels.choosing import chosen, draft
+from cplab.kernels.choosing import chosen, fed, guess_stage, tell_stage
 from cplab.kernels.heads import draft_stage, head_stage, propose_stage
 from cplab.kernels.layout import (
     ACTIVATION,
@@ -42,7 +42,7 @@ from cplab.kernels.products import multiply_unit, quantised
 from cplab.kernels.quantising import quantise
 
 #: Stage numbers, for `run_stage`.
-INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE = range(10)
+INPUT, QKV, ATTEND, OUT, GATE_UP, DOWN, HEAD, FINISH, DRAFT, PROPOSE, TELL, GUESS = range(12)
 
 
 @jit()
@@ -57,13 +57,12 @@ def input_stage(plan: Any, g: int, m: int, team: int) -> None:
     row = 4 * plan[p.HIDDEN]
     for b in range(B):
         known = 0
-        if code > 0:
+        if code > 0 and not plan[p.FED]:
             known = chosen(plan, b, code - 1, m)
             tracing.lap(plan, code - 1, m, tracing.CHOOSE)
         for i in range(new_count):
             position = new_first + i
-            fed = known if position - 2 < code else draft(plan, code, position - 2)
-            source, kind = _source(plan, b, position, fed)
+            source, kind = _source(plan, b, position, fed(plan, code, position - 2, known) if position > 1 else 0)
             if plan[p.PROJECTED]:
                 panel = private(plan, m) + (b * new_count + i) * 64
                 blocks.decode(kind, source, panel, B * new_count * 64, plan[p.TALKER_HIDDEN] // 16)
@@ -84,7 +83,7 @@ def input_stage(plan: Any, g: int, m: int, team: int) -> None:
 
 
 @jit()
-def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
+def _source(plan: Any, b: int, position: int, code: int) -> tuple[int, int]:
     """Address and format code of the raw input vector at a position."""
     row = 4 * plan[p.TALKER_HIDDEN]
     if position == 0:
@@ -92,7 +91,7 @@ def _source(plan: Any, b: int, position: int, fed: int) -> tuple[int, int]:
     if position == 1:
         return plan[p.CB0_IN] + b * row, v.F32_CODE
     table = plan[p.TABLES] + (position - 2) * 24
-    return read_i64(table) + fed * read_i64(table + 16), read_i64(table + 8)
+    return read_i64(table) + code * read_i64(table + 16), read_i64(table + 8)
 
 
 @jit()
@@ -215,7 +214,10 @@ def down_stage(plan: Any, layer: int, g: int, m: int, team: int) -> None:
 
 @entry(types.void(types.CPointer(types.int64), *([types.int64] * 5)))
 def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
-    """Member m's share of one stage of the plan at an address; after the layers ``layer`` counts accepted drafts."""
+    """Member m's share of one stage of the plan at an address.
+
+    For a head ``layer`` counts accepted drafts, for drafts it is the pass that they are for.
+    """
     plan = carray(address, (p.SIZE,))
     # What is waited for before an input stage is the pass before.
     tracing.lap(plan, max(first_code(g) - 1, 0) if stage == INPUT else g, m, tracing.WAIT)
@@ -237,6 +239,12 @@ def run_stage(address: Any, stage: int, layer: int, g: int, m: int, team: int) -
         draft_stage(plan, layer, g, m, team)
     elif stage == PROPOSE:
         propose_stage(plan, g, m, team)
+    elif stage == TELL:
+        tell_stage(plan, g, m)
+        tracing.lap(plan, max(g - 1, 0), m, tracing.CHOOSE)
+    elif stage == GUESS:
+        guess_stage(plan, layer, g, m)
+        tracing.lap(plan, g, m, tracing.CHOOSE)
     elif m == 0:
         for b in range(plan[p.BATCH]):
             chosen(plan, b, plan[p.PASSES] - 1, m)

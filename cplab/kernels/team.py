@@ -17,10 +17,11 @@ from typing import Any
 from numba import prange
 
 from cplab.jit import call_address, jit
-from cplab.kernels import machine, memory, stages, tracing
+from cplab.kernels import machine, stages, tracing
 from cplab.kernels import plan as p
-from cplab.kernels.choosing import chosen, draft
-from cplab.kernels.layout import with_drafts
+from cplab.kernels.drafts import drafts_before, holds, settle, unseen
+from cplab.kernels.layout import drafts_of, with_drafts
+from cplab.kernels.stamps import stamp, stamp_drafts, stamp_layers
 
 #: Words of the TEAM area, each in a cache line of its own: members that arrived, the decision, members waiting at the
 #: barrier, barriers passed.
@@ -83,54 +84,33 @@ def run_stage(plan: Any, stage: int, layer: int, g: int, m: int, team: int) -> N
 
 
 @jit()
-def stamp(plan: Any, m: int, index: int) -> None:
-    """Member 0 writes down when ``index`` codes were known (index 0: when the frame began)."""
-    if m == 0:
-        scratch = plan[p.TEAM] + 4 * _WORD
-        memory.write_i64(plan[p.TIMES] + 8 * index, machine.now_ns(plan[p.CLOCK], scratch))
+def run_drafter_stage(plan: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
+    """Member m's share of one stage of the model that drafts."""
+    call_address(plan[p.STAGE_CODE], (plan[p.DRAFTER], stage, layer, g, m, team))
 
 
 @jit()
-def stamp_layers(plan: Any, m: int, g: int, which: int) -> None:
-    """Member 0 writes down when the pass that begins with code ``g`` entered (0) and left (1) the layers."""
-    if m == 0:
-        at = plan[p.LAYER_TIMES] + 8 * (2 * g + which)
-        memory.write_i64(at, machine.now_ns(plan[p.CLOCK], plan[p.TEAM] + 4 * _WORD))
-
-
-@jit()
-def drafts_taken(plan: Any, g: int) -> int:
-    """How many drafts the pass that begins with code ``g`` takes in."""
-    return memory.read_i64(plan[p.DRAFTED] + 8 * (plan[p.PASSES] + g))
-
-
-@jit()
-def drafts_made(plan: Any, g: int) -> int:
-    """How many drafts are made before the pass that begins with code ``g``; none after the last code."""
-    return memory.read_i64(plan[p.DRAFTED] + 8 * g) if g < plan[p.PASSES] else 0
-
-
-@jit()
-def holds(plan: Any, g: int, accepted: int, drafts: int, m: int) -> bool:
-    """Whether the pass that begins with code ``g`` gives one code more: the next draft is what the known code is."""
-    if accepted == drafts:
-        return False
-    code = g + accepted
-    right = chosen(plan, 0, code, m) == draft(plan, g, code)
-    tracing.lap(plan, code, m, tracing.CHOOSE)
-    return right
-
-
-@jit()
-def settle(plan: Any, code: int, m: int) -> None:
-    """Forget what was not finite beyond the last code of a pass: it came of a draft that was wrong.
-
-    What other members have found since then is found by member 0 as well, after this.
-    """
-    if m == 0:
-        found = machine.atomic_read(plan[p.STATUS])
-        if found != p.NO_TROUBLE and (found >> 32) > code:
-            machine.atomic_swap_if(plan[p.STATUS], found, p.NO_TROUBLE)
+def draft_by_model(plan: Any, g: int, made: int, cached: int, m: int, team: int, passed: int) -> int:
+    """Drafts of codes g, g + 1, ...: the drafting model's passes, the first over all tokens that it has not seen."""
+    area = plan[p.TEAM]
+    stamp_drafts(plan, m, g, 0)
+    run_stage(plan, stages.TELL, 0, g, m, team)
+    passed = barrier(area, team, passed)
+    for code in range(g, g + made):
+        word = unseen(cached, code)
+        run_drafter_stage(plan, stages.INPUT, 0, word, m, team)
+        passed = barrier(area, team, passed)
+        for layer in range(plan[p.LAYERS]):
+            for stage in range(stages.QKV, stages.HEAD):
+                run_drafter_stage(plan, stage, layer, word, m, team)
+                passed = barrier(area, team, passed)
+        run_drafter_stage(plan, stages.HEAD, drafts_of(word), word, m, team)
+        passed = barrier(area, team, passed)
+        run_drafter_stage(plan, stages.GUESS, g, code, m, team)
+        passed = barrier(area, team, passed)
+        cached = code + 2
+        stamp_drafts(plan, m, g, 1 if code == g else 2)
+    return passed
 
 
 @jit()
@@ -139,9 +119,19 @@ def run_frame(plan: Any, m: int, team: int) -> None:
     area = plan[p.TEAM]
     passed = 0
     stamp(plan, m, 0)
-    g = 0
+    g = word = cached = 0
+    rejectable = plan[p.REJECTABLE]
     while g < plan[p.PASSES]:
-        drafts = drafts_taken(plan, g)
+        made, drafts = drafts_before(plan, g, rejectable, m)
+        if made > 0 and plan[p.DRAFTER] != 0:
+            passed = draft_by_model(plan, g, made, cached, m, team, passed)
+            cached = g + made + 1
+        elif made > 0:
+            following = with_drafts(g, made)
+            run_stage(plan, stages.DRAFT, following, word, m, team)
+            passed = barrier(area, team, passed)
+            run_stage(plan, stages.PROPOSE, 0, following, m, team)
+            passed = barrier(area, team, passed)
         word = with_drafts(g, drafts)
         stamp_layers(plan, m, g, 0)
         run_stage(plan, stages.INPUT, 0, word, m, team)
@@ -160,12 +150,9 @@ def run_frame(plan: Any, m: int, team: int) -> None:
             going = holds(plan, g, accepted, drafts, m)
             accepted += going
         g += accepted + 1
+        rejectable -= drafts - accepted
+        cached = min(cached, g + 1)
         settle(plan, g - 1, m)
-        if drafts_made(plan, g) > 0:
-            run_stage(plan, stages.DRAFT, accepted, word, m, team)
-            passed = barrier(area, team, passed)
-            run_stage(plan, stages.PROPOSE, 0, g, m, team)
-            passed = barrier(area, team, passed)
     run_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, m, team)
 
 
@@ -200,17 +187,36 @@ def frame_together(plan: Any, team: int) -> None:
 
 
 @jit()
-def _member_stage(plan: Any, stage: int, layer: int, g: int, m: int, team: int) -> None:
+def _member_stage(plan: Any, drafter: bool, stage: int, layer: int, g: int, m: int, team: int) -> None:
     mode = machine.get_float_mode()
     machine.set_float_mode(machine.default_float_mode())
-    run_stage(plan, stage, layer, g, m, team)
+    if drafter:
+        run_drafter_stage(plan, stage, layer, g, m, team)
+    else:
+        run_stage(plan, stage, layer, g, m, team)
     machine.set_float_mode(mode)
 
 
 @jit(parallel=True)
-def _launch(plan: Any, stage: int, layer: int, g: int, team: int) -> None:
+def _launch(plan: Any, drafter: bool, stage: int, layer: int, g: int, team: int) -> None:
     for m in prange(team):
-        _member_stage(plan, stage, layer, g, m, team)
+        _member_stage(plan, drafter, stage, layer, g, m, team)
+
+
+@jit()
+def _draft_by_model_apart(plan: Any, g: int, made: int, cached: int, team: int) -> None:
+    stamp_drafts(plan, 0, g, 0)
+    _launch(plan, False, stages.TELL, 0, g, team)
+    for code in range(g, g + made):
+        word = unseen(cached, code)
+        _launch(plan, True, stages.INPUT, 0, word, team)
+        for layer in range(plan[p.LAYERS]):
+            for stage in range(stages.QKV, stages.HEAD):
+                _launch(plan, True, stage, layer, word, team)
+        _launch(plan, True, stages.HEAD, drafts_of(word), word, team)
+        _launch(plan, True, stages.GUESS, g, code, team)
+        cached = code + 2
+        stamp_drafts(plan, 0, g, 1 if code == g else 2)
 
 
 @jit()
@@ -218,27 +224,34 @@ def frame_apart(plan: Any, team: int) -> None:
     """A frame with one parallel region a stage: right under any threading layer, and slower."""
     tracing.start(plan, team)
     stamp(plan, 0, 0)
-    g = 0
+    g = word = cached = 0
+    rejectable = plan[p.REJECTABLE]
     while g < plan[p.PASSES]:
-        drafts = drafts_taken(plan, g)
+        made, drafts = drafts_before(plan, g, rejectable, 0)
+        if made > 0 and plan[p.DRAFTER] != 0:
+            _draft_by_model_apart(plan, g, made, cached, team)
+            cached = g + made + 1
+        elif made > 0:
+            following = with_drafts(g, made)
+            _launch(plan, False, stages.DRAFT, following, word, team)
+            _launch(plan, False, stages.PROPOSE, 0, following, team)
         word = with_drafts(g, drafts)
         stamp_layers(plan, 0, g, 0)
-        _launch(plan, stages.INPUT, 0, word, team)
+        _launch(plan, False, stages.INPUT, 0, word, team)
         for layer in range(plan[p.LAYERS]):
             for stage in range(stages.QKV, stages.HEAD):
-                _launch(plan, stage, layer, word, team)
+                _launch(plan, False, stage, layer, word, team)
         stamp_layers(plan, 0, g, 1)
         accepted = 0
         going = True
         while going:
-            _launch(plan, stages.HEAD, accepted, word, team)
+            _launch(plan, False, stages.HEAD, accepted, word, team)
             stamp(plan, 0, g + accepted + 1)
             going = holds(plan, g, accepted, drafts, 0)
             accepted += going
         g += accepted + 1
+        rejectable -= drafts - accepted
+        cached = min(cached, g + 1)
         settle(plan, g - 1, 0)
-        if drafts_made(plan, g) > 0:
-            _launch(plan, stages.DRAFT, accepted, word, team)
-            _launch(plan, stages.PROPOSE, 0, g, team)
-    _member_stage(plan, stages.FINISH, 0, plan[p.PASSES] - 1, 0, team)
+    _member_stage(plan, False, stages.FINISH, 0, plan[p.PASSES] - 1, 0, team)
     tracing.finish(plan, team)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cplab.speculation.drafted_frame import DraftedFrame
+from cplab.variant import HEADS
 
 #: Frames over which passes a frame are told.
 _RECENT = 64
@@ -18,10 +19,12 @@ class Acceptance:
 
     Args:
         passes: codes of a frame.
+        drafter: what made the drafts, `cplab.speculation.drafter.Drafter.name`.
     """
 
-    def __init__(self, passes: int) -> None:
-        self.frames = self.passes = self.draft_heads = 0
+    def __init__(self, passes: int, drafter: str = HEADS) -> None:
+        self.drafter = drafter
+        self.frames = self.passes = self.drafts_made = 0
         self.asked = np.zeros(passes, np.int64)
         self.held = np.zeros(passes, np.int64)
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
@@ -30,19 +33,19 @@ class Acceptance:
         """Count one frame."""
         self.frames += 1
         self.passes += len(frame.begins)
-        self.draft_heads += frame.draft_heads
-        self._recent.append((len(frame.begins), frame.draft_heads))
+        self.drafts_made += frame.drafts_made
+        self._recent.append((len(frame.begins), frame.drafts_made))
         for g in frame.begins.tolist():
             for depth, held in enumerate(frame.verdicts(g)):
                 self.asked[g + depth] += 1
                 self.held[g + depth] += held
 
     def recent(self) -> tuple[int, int]:
-        """Passes and draft heads of a frame, over the latest frames, rounded; (0, 0) before the first."""
+        """Passes and drafts of a frame, over the latest frames, rounded; (0, 0) before the first."""
         if not self._recent:
             return 0, 0
-        passes, heads = np.mean(self._recent, axis=0)
-        return round(passes), round(heads)
+        passes, drafts = np.mean(self._recent, axis=0)
+        return round(passes), round(drafts)
 
     def facts(self) -> dict[str, Any]:
         """For a record: over all frames; acceptance is None for a codebook of which no draft was asked.
@@ -51,10 +54,11 @@ class Acceptance:
         """
         codes = self.frames * len(self.asked)
         return {
+            "drafter": self.drafter,
             "frames": self.frames,
             "passes_per_frame": round(self.passes / self.frames, 3) if self.frames else None,
             "codes_per_pass": round(codes / self.passes, 3) if self.passes else None,
-            "draft_heads_per_frame": round(self.draft_heads / self.frames, 3) if self.frames else None,
+            "drafts_per_frame": round(self.drafts_made / self.frames, 3) if self.frames else None,
             "acceptance": [
                 round(h / a, 4) if a else None for h, a in zip(self.held.tolist(), self.asked.tolist(), strict=True)
             ],

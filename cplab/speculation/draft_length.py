@@ -1,25 +1,28 @@
 """How many drafts each pass is given: what pays by what is known so far, within what may be lost.
 
-Two things are learnt, frame by frame: how often a draft holds, by codebook and by how far ahead it lies, and what
-passes over several tokens take beside one (their own times: no machine is like another). A pass of k drafts is expected
-to give ``E = 1 + p1 + p1 p2 + ...`` codes and to take ``tokens(1 + k) + (k + E) heads``; the k with the most codes a
-time is taken. Nothing of this has a part in what the codes are.
+Three things are learnt, frame by frame: how often a draft holds, by codebook and by how far ahead it lies; what passes
+over several tokens take beside one (their own times: no machine is like another); and what drafts cost
+(`cplab.speculation.drafter.DraftCost`). A pass of k drafts is expected to give ``E = 1 + p1 + p1 p2 + ...`` codes and
+to take ``tokens(1 + k) + E heads + k drafts``; the k with the most codes a time is taken. Nothing of this has a part in
+what the codes are.
 
 Where drafts fail, estimates fall within some frames. Until then, and for whatever makes them wrong, an account bounds
-the loss: each frame pays in a share of what a plain frame costs, and what speculation saves; a pass is given drafts
-only as far as the account covers all of them being wrong. So the time lost to a plain decoder is never more than that
-share, as far as costs are known. Where no drafts are taken in, a few are still made and compared, at the price of a
-head each, to learn whether they would hold.
+the loss: each frame pays in a share of what a plain frame costs, and what speculation saves, and is given so many
+drafts that may fail as the account covers. After as many failures the rest of the frame is plain. So the time lost to
+a plain decoder is never more than that share, as far as costs are known. Where no drafts are taken in, one is still
+made and compared now and then, to learn whether it would hold.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cplab.speculation.drafted_frame import DraftedFrame
+from cplab.speculation.drafter import DraftCost
+from cplab.speculation.token_costs import TokenCosts
 
 #: Share of a plain frame's cost that a frame may lose; what costs that are known badly add stays within twice this.
 ALLOWANCE = 0.03
@@ -31,15 +34,25 @@ MOST_DRAFTS = 7
 _WORTH = 1.02
 #: Weight of what an old trial says beside the next newer one, for a depth in all codebooks and in one.
 _DEPTH_MEMORY, _CODEBOOK_MEMORY = 0.98, 0.9
-#: Trials that an estimate's starting point counts for.
+#: Trials that what an estimate starts from counts for.
 _PRIOR = 4.0
-#: Frames that make a draft before every pass, to know something soon; later ones before so many.
-_FIRST_FRAMES, _PROBES = 3, 2
-#: A further token's cost, in passes, before it was ever timed.
-_PER_TOKEN = 0.04
-_TIMES_KEPT = 31
-#: Frames after which one time of a token count that no pass had is forgotten: a bad one must not stay for ever.
-_FORGOTTEN_AFTER = 8
+#: Frames that may spend all of their allowance on drafts that are only compared; later ones save up this share.
+_FIRST_FRAMES, _PROBE_SHARE = 3, 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What a frame is given.
+
+    Attributes:
+        made: ``[passes]``, drafts to make before the pass that begins with each code.
+        taken: ``[passes]``, how many of them the pass takes in.
+        rejectable: how many that were taken in may fail before no more are.
+    """
+
+    made: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    rejectable: int
 
 
 class DraftLength:
@@ -48,50 +61,40 @@ class DraftLength:
     Args:
         passes: codes of a frame.
         head_share: what a head costs, in one-token passes over the layers.
+        drafts: what drafts cost, in the same.
         most: drafts of a pass at most.
     """
 
-    def __init__(self, passes: int, head_share: float, most: int = MOST_DRAFTS) -> None:
-        self.passes, self.head = passes, head_share
+    def __init__(self, passes: int, head_share: float, drafts: DraftCost, most: int = MOST_DRAFTS) -> None:
+        self.passes, self.head, self.drafts = passes, head_share, drafts
         self.most = min(most, passes - 1)
         self.credit = 0.0
+        self.tokens = TokenCosts(self.most + 2)
         self._frame = 0
         self._depth = np.zeros((2, self.most))  # held, asked
         self._codebook = np.zeros((2, passes, self.most))
-        self._times: list[deque[int]] = [deque(maxlen=_TIMES_KEPT) for _ in range(self.most + 3)]
+        self._probe, self._probe_fund = 0, 0.0
 
-    def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """``made`` and ``taken`` of the next frame, ``[passes]`` each (see `DraftedFrame`)."""
-        taken = np.zeros(self.passes, np.int64)
-        made = np.zeros(self.passes, np.int64)
+    def lengths(self) -> Lengths:
+        """What the next frame is given."""
         free = self.credit + ALLOWANCE * self.plain_cost()
-        probed = self._probed()
-        free -= self.head * len(probed)
-        costs = self.costs()
-        worst = self._worst(costs)
-        tried = False  # passes of a length that was never timed: one a frame
-        for g, wanted in enumerate(self._wanted(costs).tolist()):
-            k = wanted
-            while k and (worst[k] > free or (tried and not self._times[k + 1])):
-                k -= 1
-            tried = tried or not self._times[k + 1]
-            taken[g] = k
-            free -= worst[k]
-        made[:] = taken
-        for g in probed:
+        costs = self.tokens.costs()
+        wanted = self._wanted(costs)
+        probes, price = self._probed(wanted, free)
+        free -= price
+        taken, rejectable = self._covered(wanted, self._worst(costs), free)
+        made = taken.copy()
+        for g in probes:
             made[g] = min(taken[g] + 1, self.passes - 1 - g, self.most)
-        return made, taken
+        return Lengths(made, taken, rejectable)
 
     def learn(self, frame: DraftedFrame) -> None:
         """Take in what became of a frame."""
         self._frame += 1
-        costs = self.costs()
-        self._forget(frame)
-        spent = self.head * (self.passes + frame.draft_heads)
+        costs = self.tokens.costs()
+        spent = self.head * self.passes + self.drafts.draft() * frame.drafts_made
+        spent += self.drafts.token() * sum(tokens - 1 for _, tokens in frame.caught_up())
         for g in frame.begins.tolist():
-            tokens = int(frame.taken[g]) + (2 if g == 0 else 1)
-            if tokens < len(self._times):
-                self._times[tokens].append(int(frame.layer_ns[g]))
             spent += costs[min(int(frame.taken[g]) + 1, self.most + 1)]
             for depth, held in enumerate(frame.verdicts(g)[: self.most]):
                 for counts, memory in (
@@ -100,40 +103,20 @@ class DraftLength:
                 ):
                     counts *= memory
                     counts += held, 1
+        self.tokens.learn(frame)
+        self.drafts.learn(frame, self.tokens.one_ns)
         plain = self.plain_cost()
         self.credit = min(_SAVINGS * plain, self.credit + (1 + ALLOWANCE) * plain - spent)
-
-    def _forget(self, frame: DraftedFrame) -> None:
-        if self._frame % _FORGOTTEN_AFTER == 0:
-            seen = {int(frame.taken[g]) + (2 if g == 0 else 1) for g in frame.begins.tolist()}
-            for tokens, times in enumerate(self._times):
-                if times and tokens not in seen:
-                    times.popleft()
+        self._probe_fund = min(self._probe_fund + _PROBE_SHARE * plain, ALLOWANCE * plain)
 
     def plain_cost(self) -> float:
         """A plain frame, in one-token passes over the layers."""
         return self.passes * (1 + self.head)
 
-    def costs(self) -> NDArray[np.float64]:
-        """``[most + 2]``: passes over 0, 1, 2, ... tokens beside one over a single token (0 stands for nothing)."""
-        known = {tokens: float(np.percentile(times, 25)) for tokens, times in enumerate(self._times) if times}
-        costs = np.ones(self.most + 2)
-        if not known:
-            costs[1:] += _PER_TOKEN * np.arange(self.most + 1)
-            return costs
-        least = min(known)
-        one = known[least] / (1 + _PER_TOKEN * (least - 1))
-        slope = _PER_TOKEN
-        for tokens in range(2, self.most + 2):
-            before = costs[tokens - 1]
-            costs[tokens] = max(before, known[tokens] / one) if tokens in known else before + slope
-            slope = max(_PER_TOKEN, costs[tokens] - before)
-        return costs
-
     def chances(self) -> NDArray[np.float64]:
         """``[passes, most]``: how likely the draft at each depth of each pass holds, those before it given."""
         chances = np.empty((self.passes, self.most))
-        before = 0.0
+        before = self.drafts.prior
         for depth in range(self.most):
             held, asked = self._depth[:, depth]
             before = (held + _PRIOR * before) / (asked + _PRIOR)
@@ -143,31 +126,74 @@ class DraftLength:
 
     def _worst(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
         """``[most + 1]``: what a pass of so many drafts loses where none holds; untimed tokens count as passes."""
-        tokens = costs[1:].copy()
+        tokens = costs[1 : self.most + 2].copy()
         for k in range(1, self.most + 1):
-            if not self._times[k + 1]:
+            if not self.tokens.timed(k + 1):
                 tokens[k] = tokens[k - 1] + 1
-        lost: NDArray[np.float64] = np.maximum.accumulate(tokens) - tokens[0] + self.head * np.arange(self.most + 1)
-        return lost
+        lost: NDArray[np.float64] = np.maximum.accumulate(tokens) - tokens[0]
+        return lost + self.drafts.draft() * np.arange(self.most + 1)
+
+    def _covered(
+        self, wanted: NDArray[np.int64], worst: NDArray[np.float64], free: float
+    ) -> tuple[NDArray[np.int64], int]:
+        """Drafts that ``free`` covers, and how many of them may fail.
+
+        A pass whose drafts fail in part loses no more than the failed ones' share of what it loses where all do, as
+        long as a draft costs less than the pass that it saves. A length that was never timed is paid for as a whole,
+        and tried once a frame.
+        """
+        taken = np.zeros(self.passes, np.int64)
+        share, tried, last = 0.0, 0, -2
+        for g, k in enumerate(wanted.tolist()):
+            behind = self.drafts.token() * (g - last - 1)
+            while k and (worst[k] + behind > free or (tried and not self.tokens.timed(k + 1))):
+                k -= 1
+            if not k:
+                continue
+            free -= behind
+            if self.tokens.timed(k + 1):
+                share = max(share, worst[k] / k)
+            else:
+                free -= worst[k]
+                tried = k
+            taken[g], last = k, g
+        return taken, tried + (int(free / share) if share else 0)
 
     def _wanted(self, costs: NDArray[np.float64]) -> NDArray[np.int64]:
-        """``[passes]``: drafts with the most codes a time; none for the first pass, before which nothing is known."""
+        """``[passes]``: drafts with the most codes a time; none for passes before which nothing is known."""
         codes = 1 + np.cumsum(np.cumprod(self.chances(), axis=1), axis=1)
         codes = np.concatenate([np.ones((self.passes, 1)), codes], axis=1)
         drafts = np.arange(self.most + 1)
-        rates = codes / (costs[1:] + self.head * (drafts + codes))
+        tokens = np.repeat(costs[None, 1 : self.most + 2], self.passes, axis=0)
+        tokens[0] = costs[2:]
+        catching_up = np.where(drafts > 0, self.drafts.token(), 0)
+        rates = codes / (tokens + self.head * codes + self.drafts.draft() * drafts + catching_up)
         rates[drafts > self.passes - 1 - np.arange(self.passes)[:, None]] = 0
         best = np.argmax(rates, axis=1)
         pays = rates[np.arange(self.passes), best] > _WORTH * rates[:, 0]
         wanted: NDArray[np.int64] = np.where(pays, best, 0)
-        wanted[0] = 0
+        wanted[: self.drafts.earliest] = 0
         return wanted
 
-    def _probed(self) -> list[int]:
-        """Passes before which one draft more is made than taken in; the last pass has no use for any."""
-        places = self.passes - 2
-        if places < 1:
-            return []
-        if self._frame < _FIRST_FRAMES:
-            return list(range(1, places + 1))
-        return sorted({1 + (self._frame * _PROBES + i) % places for i in range(min(_PROBES, places))})
+    def _probed(self, wanted: NDArray[np.int64], free: float) -> tuple[list[int], float]:
+        """Passes before which one draft more is made than taken in, in turn, and what that costs.
+
+        The last pass has no use for any.
+        """
+        earliest = self.drafts.earliest
+        places = self.passes - 1 - earliest
+        fund = free if self._frame < _FIRST_FRAMES else self._probe_fund
+        found: list[int] = []
+        price = 0.0
+        for _ in range(places):
+            g = earliest + self._probe % places
+            drafting = [h for h in (*np.flatnonzero(wanted[:g]).tolist(), *found) if h < g]
+            one = self.drafts.draft() + self.drafts.token() * (g - max(drafting, default=-2) - 1)
+            if price + one > min(fund, free):
+                break
+            price += one
+            found.append(g)
+            self._probe += 1
+        if self._frame >= _FIRST_FRAMES:
+            self._probe_fund -= price
+        return found, price

@@ -14,11 +14,13 @@ class DraftedFrame:
 
     Attributes:
         begins: numbers of the passes that were run, ascending, 0 first.
-        made: ``[passes]``, drafts made by draft heads before each pass, whether it was run or not.
-        taken: ``[passes]``, drafts that each pass takes in.
+        made: ``[passes]``, drafts made before each pass; of passes that were not run it says nothing.
+        taken: ``[passes]``, drafts that each pass took in; the same.
         drafts: ``[passes, passes]`` int32: row g has the drafts of codes g, g + 1, ... for pass g.
         fed: ``[passes]`` int32, the codes that were fed back.
         layer_ns: ``[passes]``, nanoseconds that each pass was in the layers.
+        draft_ns: ``[passes, 2]``, nanoseconds that a drafting model took for the first draft before each pass, and for
+            the others.
     """
 
     begins: NDArray[np.int64]
@@ -27,6 +29,7 @@ class DraftedFrame:
     drafts: NDArray[np.int32]
     fed: NDArray[np.int32]
     layer_ns: NDArray[np.int64]
+    draft_ns: NDArray[np.int64]
 
     def verdicts(self, g: int) -> list[bool]:
         """Whether each draft of pass ``g`` held, up to and with the first that did not: the others were never asked.
@@ -38,6 +41,24 @@ class DraftedFrame:
         return held[: held.index(False) + 1] if False in held else held
 
     @property
-    def draft_heads(self) -> int:
-        """Heads that were run for drafts."""
+    def drafts_made(self) -> int:
+        """Drafts that were made, whether they were taken in or not."""
         return int(self.made[self.begins].sum())
+
+    @property
+    def drafted_codes(self) -> list[int]:
+        """The code of each draft that was made."""
+        return [code for g in self.begins.tolist() for code in range(g, g + int(self.made[g]))]
+
+    def caught_up(self) -> list[tuple[int, int]]:
+        """Each pass that drafts were made for, with the tokens that a drafting model had not seen before it.
+
+        It has seen what it was fed, as far as that was accepted.
+        """
+        seen, found = 0, []
+        for g in self.begins.tolist():
+            seen = min(seen, g + 1)
+            if self.made[g]:
+                found.append((g, g + 2 - seen))
+                seen = g + int(self.made[g]) + 1
+        return found
