@@ -38,6 +38,8 @@ _DEPTH_MEMORY, _CODEBOOK_MEMORY = 0.98, 0.9
 _PRIOR = 4.0
 #: Frames that may spend all of their allowance on drafts that are only compared; later ones save up this share.
 _FIRST_FRAMES, _PROBE_SHARE = 3, 0.005
+#: What they save up at most, in plain frames: a drafting model that has the whole frame to catch up with must fit.
+_MOST_FUND = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,11 @@ class DraftLength:
     def learn(self, frame: DraftedFrame) -> None:
         """Take in what became of a frame."""
         self._frame += 1
+        self.tokens.learn(frame)
+        self.drafts.learn(frame, self.tokens.one_ns)
         costs = self.tokens.costs()
         spent = self.head * self.passes + self.drafts.draft() * frame.drafts_made
-        spent += self.drafts.token() * sum(tokens - 1 for _, tokens in frame.caught_up())
+        spent += self.drafts.token() * frame.tokens_behind
         for g in frame.begins.tolist():
             spent += costs[min(int(frame.taken[g]) + 1, self.most + 1)]
             for depth, held in enumerate(frame.verdicts(g)[: self.most]):
@@ -103,11 +107,9 @@ class DraftLength:
                 ):
                     counts *= memory
                     counts += held, 1
-        self.tokens.learn(frame)
-        self.drafts.learn(frame, self.tokens.one_ns)
         plain = self.plain_cost()
         self.credit = min(_SAVINGS * plain, self.credit + (1 + ALLOWANCE) * plain - spent)
-        self._probe_fund = min(self._probe_fund + _PROBE_SHARE * plain, ALLOWANCE * plain)
+        self._probe_fund = min(self._probe_fund + _PROBE_SHARE * plain, _MOST_FUND * plain)
 
     def plain_cost(self) -> float:
         """A plain frame, in one-token passes over the layers."""
@@ -144,8 +146,9 @@ class DraftLength:
         """
         taken = np.zeros(self.passes, np.int64)
         share, tried, last = 0.0, 0, -2
+        token = self.drafts.token()
         for g, k in enumerate(wanted.tolist()):
-            behind = self.drafts.token() * (g - last - 1)
+            behind = token * (g - last - 1)
             while k and (worst[k] + behind > free or (tried and not self.tokens.timed(k + 1))):
                 k -= 1
             if not k:
@@ -184,11 +187,11 @@ class DraftLength:
         places = self.passes - 1 - earliest
         fund = free if self._frame < _FIRST_FRAMES else self._probe_fund
         found: list[int] = []
-        price = 0.0
+        price, draft, token = 0.0, self.drafts.draft(), self.drafts.token()
         for _ in range(places):
             g = earliest + self._probe % places
             drafting = [h for h in (*np.flatnonzero(wanted[:g]).tolist(), *found) if h < g]
-            one = self.drafts.draft() + self.drafts.token() * (g - max(drafting, default=-2) - 1)
+            one = draft + token * (g - max(drafting, default=-2) - 1)
             if price + one > min(fund, free):
                 break
             price += one

@@ -50,6 +50,11 @@ class DraftedFrame:
         """The code of each draft that was made."""
         return [code for g in self.begins.tolist() for code in range(g, g + int(self.made[g]))]
 
+    @property
+    def tokens_behind(self) -> int:
+        """Tokens that a drafting model took in before first drafts, beyond one each."""
+        return sum(tokens - 1 for _, tokens in self.caught_up())
+
     def caught_up(self) -> list[tuple[int, int]]:
         """Each pass that drafts were made for, with the tokens that a drafting model had not seen before it.
 

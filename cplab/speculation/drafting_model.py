@@ -23,12 +23,15 @@ from cplab.kernels import tracing
 from cplab.model import Model
 from cplab.sampling import Draws
 from cplab.speculation.drafted_frame import DraftedFrame
+from cplab.speculation.token_costs import lower_quartile
 from cplab.streamed_weights import StreamedWeights
 from cplab.variant import WeightStream
 
 _TIMES_KEPT = 31
 #: A drafter's pass before one was timed: so many times what its bytes say; and each token more of it.
 _UNTIMED, _TOKEN = 1.5, 0.1
+#: Frames without a draft after which one time is forgotten: a bad one must not stay for ever.
+_FORGOTTEN_AFTER = 8
 
 
 class DraftingModel(Decoder):
@@ -85,17 +88,24 @@ class ModelCost:
 
     def __init__(self, bytes_share: float) -> None:
         self._untimed = min(1.0, _UNTIMED * bytes_share)
+        self._idle = 0
         self._drafts: deque[float] = deque(maxlen=_TIMES_KEPT)
         self._tokens: deque[float] = deque(maxlen=_TIMES_KEPT)
 
     def draft(self) -> float:
-        return float(np.percentile(self._drafts, 25)) if self._drafts else self._untimed
+        return lower_quartile(self._drafts) if self._drafts else self._untimed
 
     def token(self) -> float:
-        return float(np.percentile(self._tokens, 25)) if self._tokens else _TOKEN
+        return lower_quartile(self._tokens) if self._tokens else _TOKEN
 
     def learn(self, frame: DraftedFrame, one_ns: float) -> None:
-        for g, tokens in frame.caught_up():
+        passes = frame.caught_up()
+        self._idle = 0 if passes else self._idle + 1
+        if self._idle == _FORGOTTEN_AFTER:
+            self._idle = 0
+            if self._drafts:
+                self._drafts.popleft()
+        for g, tokens in passes:
             first, others = (float(ns) / one_ns for ns in frame.draft_ns[g])
             made = int(frame.made[g])
             if made > 1:
