@@ -81,10 +81,9 @@ class DraftLength:
         """What the next frame is given."""
         free = self.credit + ALLOWANCE * self.plain_cost()
         costs = self.tokens.costs()
-        wanted = self._wanted(costs)
-        probes, price = self._probed(wanted, free)
-        free -= price
-        taken, rejectable = self._covered(wanted, self._worst(costs), free)
+        paying = self._paying(costs)
+        probes, price = self._probed([bool(lengths) for lengths in paying], free)
+        taken, rejectable = self._covered(paying, self._worst(costs), free - price)
         made = taken.copy()
         for g in probes:
             made[g] = min(taken[g] + 1, self.passes - 1 - g, self.most)
@@ -136,21 +135,23 @@ class DraftLength:
         return lost + self.drafts.draft() * np.arange(self.most + 1)
 
     def _covered(
-        self, wanted: NDArray[np.int64], worst: NDArray[np.float64], free: float
+        self, paying: list[list[int]], worst: NDArray[np.float64], free: float
     ) -> tuple[NDArray[np.int64], int]:
-        """Drafts that ``free`` covers, and how many of them may fail.
+        """Of each pass's paying lengths the best that ``free`` covers, and how many drafts may fail.
 
         A pass whose drafts fail in part loses no more than the failed ones' share of what it loses where all do, as
         long as a draft costs less than the pass that it saves. A length that was never timed is paid for as a whole,
-        and tried once a frame.
+        and tried once a frame, not always in the same place: a pass may be one that is never run.
         """
         taken = np.zeros(self.passes, np.int64)
         share, tried, last = 0.0, 0, -2
         token = self.drafts.token()
-        for g, k in enumerate(wanted.tolist()):
+        first_try = self._frame % self.passes if self._frame % 2 else 0
+        for g, lengths in enumerate(paying):
             behind = token * (g - last - 1)
-            while k and (worst[k] + behind > free or (tried and not self.tokens.timed(k + 1))):
-                k -= 1
+            may_try = not tried and g >= first_try
+            covered = (k for k in lengths if worst[k] + behind <= free and (may_try or self.tokens.timed(k + 1)))
+            k = next(covered, 0)
             if not k:
                 continue
             free -= behind
@@ -162,8 +163,8 @@ class DraftLength:
             taken[g], last = k, g
         return taken, tried + (int(free / share) if share else 0)
 
-    def _wanted(self, costs: NDArray[np.float64]) -> NDArray[np.int64]:
-        """``[passes]``: drafts with the most codes a time; none for passes before which nothing is known."""
+    def _paying(self, costs: NDArray[np.float64]) -> list[list[int]]:
+        """For each pass the numbers of drafts that pay, the most codes a time first; none where nothing is known."""
         codes = 1 + np.cumsum(np.cumprod(self.chances(), axis=1), axis=1)
         codes = np.concatenate([np.ones((self.passes, 1)), codes], axis=1)
         drafts = np.arange(self.most + 1)
@@ -172,13 +173,12 @@ class DraftLength:
         catching_up = np.where(drafts > 0, self.drafts.token(), 0)
         rates = codes / (tokens + self.head * codes + self.drafts.draft() * drafts + catching_up)
         rates[drafts > self.passes - 1 - np.arange(self.passes)[:, None]] = 0
-        best = np.argmax(rates, axis=1)
-        pays = rates[np.arange(self.passes), best] > _WORTH * rates[:, 0]
-        wanted: NDArray[np.int64] = np.where(pays, best, 0)
-        wanted[: self.drafts.earliest] = 0
-        return wanted
+        rates[: self.drafts.earliest, 1:] = 0
+        order = np.argsort(-rates, axis=1, kind="stable").tolist()
+        counts = (rates > _WORTH * rates[:, :1]).sum(axis=1).tolist()
+        return [lengths[:count] for lengths, count in zip(order, counts, strict=True)]
 
-    def _probed(self, wanted: NDArray[np.int64], free: float) -> tuple[list[int], float]:
+    def _probed(self, drafting: list[bool], free: float) -> tuple[list[int], float]:
         """Passes before which one draft more is made than taken in, in turn, and what that costs.
 
         The last pass has no use for any.
@@ -190,8 +190,8 @@ class DraftLength:
         price, draft, token = 0.0, self.drafts.draft(), self.drafts.token()
         for _ in range(places):
             g = earliest + self._probe % places
-            drafting = [h for h in (*np.flatnonzero(wanted[:g]).tolist(), *found) if h < g]
-            one = draft + token * (g - max(drafting, default=-2) - 1)
+            last = max((h for h in range(g) if drafting[h] or h in found), default=-2)
+            one = draft + token * (g - last - 1)
             if price + one > min(fund, free):
                 break
             price += one

@@ -63,13 +63,14 @@ class TokenCosts:
 
     def costs(self) -> NDArray[np.float64]:
         """``[most + 1]``: passes over 0, 1, 2, ... tokens beside one over a single token (0 stands for nothing)."""
-        known, one = self._known(), self.one_ns
-        costs = np.ones(self.most + 1)
-        for tokens in range(2, self.most + 1):
-            before = costs[tokens - 1]
-            slope = max(_PER_TOKEN, (before - 1) / (tokens - 1))  # a step is no slope: times go up in steps
-            costs[tokens] = max(before, known[tokens] / one) if tokens in known else before + slope
-        return costs
+        known = {1: 1.0} | {tokens: ns / self.one_ns for tokens, ns in self._known().items()}
+        counts = sorted(known)
+        costs = np.interp(np.arange(self.most + 1), counts, [known[tokens] for tokens in counts])
+        last = counts[-1]
+        slope = max(_PER_TOKEN, (costs[last] - 1) / max(last - 1, 1))  # over all: times go up in steps
+        costs[last:] += slope * np.arange(self.most + 1 - last)
+        rising: NDArray[np.float64] = np.maximum.accumulate(costs)
+        return rising
 
     def _known(self) -> dict[int, float]:
         return {tokens: lower_quartile(times) for tokens, times in enumerate(self._times) if times}

@@ -7,12 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from cplab.speculation.draft_length import DraftLength
+from cplab.speculation.draft_length import MOST_DRAFTS, DraftLength
 from cplab.speculation.drafted_frame import DraftedFrame
 from cplab.speculation.drafting_heads import HeadCost
 from cplab.speculation.drafting_model import ModelCost
 
-PASSES, MOST = 15, 7
+PASSES, MOST = 15, MOST_DRAFTS
 
 
 @dataclass(frozen=True)
