@@ -21,6 +21,7 @@ from cplab.golden_making import golden_for
 from cplab.sampling import Sampling
 from cplab.sources import load_model
 from cplab.speculation.decoder import SpeculativeDecoder
+from cplab.speculation.draft_length import Lengths
 from cplab.variant import Trace
 
 HOT = Sampling(seed=3, temperature=2.0, top_k=None)
@@ -43,6 +44,16 @@ def traced(predictor, *arguments, **options):
 
 def wrong(codes, vocab):
     return ((codes + 1) % vocab).astype(np.int32)
+
+
+def bytes_of(streams):
+    return sum(s.rows * s.row_bytes for s in streams)
+
+
+def fixed(predictor, taken, made=None, rejectable=225):
+    """Every frame with these drafts: what the controller takes depends on this machine's times."""
+    wanted = Lengths(np.array(taken if made is None else made), np.array(taken), rejectable)
+    predictor._lengths = lambda: wanted
 
 
 # -- bits -------------------------------------------------------------------------------------------------------------
@@ -102,6 +113,7 @@ from small_models import inputs
 from cplab.decoder import Decoder
 from cplab.sources import load_model
 from cplab.speculation.decoder import SpeculativeDecoder
+from cplab.speculation.draft_length import Lengths
 model = load_model("synthetic:tiny-predictable")
 frames = inputs(model, 8)
 plain = Decoder(model, 1, format="bf16").predict(*frames)
@@ -158,15 +170,14 @@ def test_what_a_frame_costs_is_told_of_the_frames_that_were_predicted(predictabl
     assert (predictor.passes_per_frame, predictor.bytes_per_frame) == (15, plain.bytes_per_frame)
     three = np.minimum(3, 14 - np.arange(15))
     three[0] = 0
-    predictor._lengths = lambda: (three, three)  # what the controller takes depends on this machine's times
+    fixed(predictor, three)
     predictor.predict(*inputs(predictable, 30))
-    layers = sum(s.rows * s.row_bytes for s in predictor._weights.layer_streams)
-    head = predictor._heads()[0].rows * predictor._heads()[0].row_bytes
+    layers, head = predictor._weights.pass_bytes, bytes_of(predictor._weights.head_streams[:1])
     passes, drafts = predictor.acceptance.recent()
     assert 1 < passes < 15
     assert predictor.passes_per_frame == passes
     assert predictor.bytes_per_frame == passes * layers + (15 + drafts) * head
-    assert sum(s.rows * s.row_bytes for s in predictor.streams()) == predictor.bytes_per_frame
+    assert bytes_of(predictor.streams()) == predictor.bytes_per_frame
 
 
 def test_a_profile_counts_the_passes_that_were_run(predictable):
@@ -263,7 +274,8 @@ class NeverDrafts(SpeculativeDecoder):
     """Takes in no draft, whatever is handed in: right, and no speculation."""
 
     def _lengths(self):
-        return np.zeros((2, self.model.spec.passes), np.int64)
+        none = np.zeros(self.model.spec.passes, np.int64)
+        return Lengths(none, none, 0)
 
 
 class ForgetsTheForced(SpeculativeDecoder):
