@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bench.cli_options import Files, Golden, Model, TimeoutS
-from bench.cli_recipe import Fit, Formats, Grain, sensitivity
+from bench.cli_recipe import Fit, Formats, Grain, LeastAgreement, sensitivity
 from cplab.cachedir import replacing, require_writable
 from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console
 from cplab.errors import CplabError
@@ -54,6 +54,7 @@ def quality(
     grain: Grain = "class",
     fit: Fit = None,
     run: Run = None,
+    least_agreement: LeastAgreement = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("reports/quality"),
     files: Files = None,
     timeout: TimeoutS = None,
@@ -82,6 +83,7 @@ def quality(
         decoder=decoder,
         files=files or [],
         timeout_s=timeout or TIMEOUT_S,
+        least_percent=least_agreement,
     )
     asked.check()
     folder = _new_folder(out)
@@ -101,6 +103,7 @@ def quality(
 def quality_report(
     file: Annotated[Path, typer.Argument(help="A quality.json.")],
     run: Run = None,
+    least_agreement: LeastAgreement = None,
     html: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Where the Markdown goes.")] = None,
 ) -> int:
@@ -112,6 +115,10 @@ def quality_report(
         found = read_quality(file)
     except UnreadableRecordError as error:
         raise CplabError(str(error)) from error
+    if least_agreement is not None:
+        from bench.quality.floor import asked_floor
+
+        found = found.model_copy(update={"floor": asked_floor(least_agreement)})
     if html is None and markdown is None:
         html, markdown = file.with_suffix(".html"), file.with_suffix(".md")
     _write_pages(found, run, html, markdown)

@@ -74,7 +74,7 @@ def make_quality_page(found: Quality, summary: Summary | None = None) -> Quality
         headline=f"Of the codes that float32 chooses, the earlier ones pinned: {kept}."
         if kept
         else "No variant was measured.",
-        recommendation=NO_RUN if summary is None else recommendation(placed, summary),
+        recommendation=NO_RUN if summary is None else recommendation(placed, summary, found.floor),
         chart=pareto_chart(placed, budget_of(summary)[0]) if summary is not None else None,
         point_rows=point_rows(placed),
         sections=[section for section in _sections(found) if section.rows],

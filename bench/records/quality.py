@@ -20,6 +20,13 @@ class Estimate(Frozen):
     hi: float
 
 
+class Floor(Frozen):
+    """What a recommendation must keep: ``least``, a share of codes (pinned), and in ``source`` where that is from."""
+
+    least: float
+    source: str
+
+
 class TeacherForced(Frozen):
     """Logits beside those of the float32 law, every earlier code of the frame pinned.
 
@@ -259,6 +266,7 @@ class Quality(Frozen):
     model: ModelFacts
     facts: QualityFacts
     float_rollout: FloatRollout | None = None
+    floor: Floor | None = None
     cells: list[QualityCell]
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
