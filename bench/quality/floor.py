@@ -1,10 +1,10 @@
 """The floor of a recommendation: what keeps too few codes is not recommended, however well it fits a budget.
 
 Which share is enough is for the person who ships to say (``--least-agreement``). Where nobody says, it is measured:
-what the naive Q8_0 implementation keeps on the same frames, at the lower end of its interval. Q8_0 is the first rounding
-that engines offer and the nearest to the float model; a recipe below that loses more than it, by more than the frames
-vary. A percentage chosen beforehand would mean another thing on each model, since agreement depends on its margins: a
-model full of near-ties keeps few codes however little is rounded.
+what the naive Q8_0 implementation keeps on the same frames, at the lower end of its interval. Q8_0 is what engines
+offer first and what is nearest to the float model; a recipe below it loses more, by more than the frames vary. A
+percentage chosen beforehand would mean another thing on each model, since agreement depends on its margins: a model
+full of near-ties keeps few codes however little is rounded.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from bench.records.quality import (
     Collapse,
     Estimate,
     FloatRollout,
+    Floor,
     FreeRunning,
     NaiveDistance,
     Quality,
@@ -24,7 +25,7 @@ from bench.records.quality import (
     TeacherForced,
 )
 from reports.quality_page import NO_RUN, make_quality_page, render_quality_html, render_quality_markdown
-from reports.quality_points import best_within, points
+from reports.quality_points import best_within, points, recommendation
 
 SEEDED = "This model is made from a seed: these figures are about arithmetic, not about speech."
 PASSES = 15
@@ -170,6 +171,24 @@ def test_the_recommendation_names_its_budget_and_where_that_comes_from(page):
     assert page.recommendation.startswith("kv_q8_0 on 2 keeps most within ")
     assert "talker" in page.recommendation
     assert page.recommendation in render_quality_markdown(page)
+
+
+def test_nothing_below_the_floor_is_recommended():
+    floor = Floor(least=0.9, source="of the naive Q8_0")
+    placed = points(quality(CELLS), run())
+    assert recommendation(placed, run(), Floor(least=0.92, source="x")).startswith("kv_q8_0 on 2 keeps most within ")
+    slow = [point for point in placed if point.variant != "kv_q8_0" and point.variant != "recompute_q8_0"]
+    told = recommendation(slow, run(), floor)
+    assert told.startswith("No recommendation: nothing within ")
+    assert "keeps 90.0 % of the codes (of the naive Q8_0); the most is 43.0 % of the codes, by kv_q4_0 on 2." in told
+    assert told.endswith("The nearest that does is kv_bf16 on 2 at 60.0 ms: every code.")
+    only = [point for point in slow if point.variant == "kv_q4_0"]
+    assert recommendation(only, run(), floor).endswith("Nor does anything slower in this run.")
+
+
+def test_the_page_recommends_by_its_own_floor():
+    far = quality([judged("kv_q8_0", 0.6), judged("kv_q4_0", 0.43)], floor=Floor(least=0.9, source="of the naive Q8_0"))
+    assert make_quality_page(far, run()).recommendation.startswith("No recommendation: ")
 
 
 def test_without_a_run_it_says_how_to_have_times():
