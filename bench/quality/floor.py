@@ -4,7 +4,8 @@ Which share is enough is for the person who ships to say (``--least-agreement``)
 what the naive Q8_0 implementation keeps on the same frames, at the lower end of its interval. Q8_0 is what engines
 offer first and what is nearest to the float model; a recipe below it loses more, by more than the frames vary. A
 percentage chosen beforehand would mean another thing on each model, since agreement depends on its margins: a model
-full of near-ties keeps few codes however little is rounded.
+full of near-ties keeps few codes however little is rounded. Where Q8_0 itself is lost (activations with spikes that no
+block of 32 bears) it is no measure: less than half is never enough unasked, since more codes are then changed than kept.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from cplab.naive import Naive
 
 #: The rounding whose agreement is the floor where nobody names one.
 USUAL = "q8_0"
+#: Below this share more codes are changed than kept.
+_HALF = 0.5
 
 
 def floor_of(least_percent: float | None, model: Model, truth: Truth) -> Floor | None:
@@ -34,15 +37,15 @@ def floor_of(least_percent: float | None, model: Model, truth: Truth) -> Floor |
         truth: what the float32 law says of the frames.
 
     Returns:
-        None where there is none: 0 was asked for, or the naive implementation's logits are not finite.
+        None for none: 0 was asked for.
     """
     if least_percent is not None:
         return asked_floor(least_percent)
     naive = Naive(model, USUAL)
-    found = measure(naive.scored, truth)
-    if found.non_finite:
-        return None
-    kept = found.agreement
+    kept = measure(naive.scored, truth).agreement
+    if kept.lo < _HALF:
+        share = f"{100 * kept.value:.1f} %"
+        return Floor(least=_HALF, source=f"half, since the naive {USUAL.upper()} keeps {share} itself")
     return Floor(
         least=kept.lo,
         source=f"of the naive {USUAL.upper()}, which keeps {100 * kept.value:.1f} % "

@@ -26,6 +26,8 @@ Array = NDArray[np.float32]
 
 #: Q4_0 with other scales and integers in the same layout: `cplab.formats.fitting`.
 FITTED = "q4_0 fitted"
+#: Weights as they are, so that what the activations lose alone stands beside.
+OWN = "own weights"
 
 
 def format_table(
@@ -51,7 +53,7 @@ def format_table(
     """
     widths = {model.tensors[name].shape[1] for names in units_of(model.spec).values() for name in names}
     left_out: dict[str, str] = {}
-    rows: list[FormatRow] = []
+    rows = [_row(OWN, _own_bits(model), model, _Through(model, OWN, energies), truth)]
     for name in (*NAMES, FITTED):
         held = name.partition(" ")[0]
         reason = unable(held, widths)
@@ -59,19 +61,15 @@ def format_table(
             left_out[name] = reason
             continue
         say(name)
-        naive = _Through(model, name, energies)
-        bits = bits_per_weight(held)
-        rows.append(
-            FormatRow(
-                format=name,
-                bits_per_weight=bits,
-                bytes_per_frame=round(_weights_a_frame(model) * bits / 8),
-                lost=measure(naive.scored, truth),
-            )
-        )
+        rows.append(_row(name, bits_per_weight(held), model, _Through(model, name, energies), truth))
     return FormatTable(
         warning=warning, model=about, frames=len(truth), rows=[_placed(row, rows) for row in rows], left_out=left_out
     )
+
+
+def _row(name: str, bits: float, model: Model, naive: Naive, truth: Truth) -> FormatRow:
+    streamed = round(_weights_a_frame(model) * bits / 8)
+    return FormatRow(format=name, bits_per_weight=bits, bytes_per_frame=streamed, lost=measure(naive.scored, truth))
 
 
 class _Through(Naive):
@@ -84,6 +82,8 @@ class _Through(Naive):
     def matrix(self, name: str) -> Array:
         """A matrix as it comes back from the format."""
         weights = self.model.f32(name)
+        if self._name == OWN:
+            return weights
         if self._name == FITTED:
             return q4_0.unpack(fitting.pack(weights, self._energies[name]))
         return through(self._name, weights)
@@ -93,6 +93,13 @@ class _Through(Naive):
         y = super().times(X, name)
         self._kept.pop(name, None)
         return y
+
+
+def _own_bits(model: Model) -> float:
+    """Bits of a weight as the model holds its matrices, in the mean."""
+    held = [model.tensors[name] for names in units_of(model.spec).values() for name in names]
+    sizes = [int(np.prod(tensor.shape)) for tensor in held]
+    return sum(n * tensor.format.bits_per_weight for n, tensor in zip(sizes, held, strict=True)) / sum(sizes)
 
 
 def _weights_a_frame(model: Model) -> int:

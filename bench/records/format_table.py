@@ -42,7 +42,7 @@ class FormatTable(Frozen):
         warning: what the figures are not about, or "".
         model: whose matrices.
         frames: whose codes are pinned.
-        rows: widest first.
+        rows: the model's own weights, whose activations alone are rounded, then formats, widest first.
         left_out: formats that were not tried, with the reason.
     """
 

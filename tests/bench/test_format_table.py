@@ -18,7 +18,7 @@ from bench.cli import app
 from bench.quality import block_formats
 from bench.quality.block_formats import NAMES, bits_per_weight, through, unable
 from bench.quality.float_law import FloatLaw
-from bench.quality.format_table import FITTED, format_table
+from bench.quality.format_table import FITTED, OWN, format_table
 from bench.quality.naive_distance import naive_distance
 from bench.quality.trials import Trials
 from bench.records.format_table import FormatTable
@@ -100,6 +100,12 @@ def test_a_row_is_what_the_naive_implementation_of_that_format_loses(subject, ta
         assert naive_distance(own.logits({"all": name}), truth, Naive(model, name), name).passed
 
 
+def test_the_first_row_is_what_activations_lose_alone(table):
+    first = table.rows[0]
+    assert first.bits_per_weight == 16
+    assert 0 < first.damage < table.rows[1].damage
+
+
 def test_bytes_are_what_a_frame_of_whole_lines_streams():
     model = small_model("projected")
     truth = FloatLaw(model, make_golden(model, 2), 1).of_golden()
@@ -128,7 +134,7 @@ def test_the_front_is_what_nothing_that_is_no_larger_beats(table):
 
 def test_formats_of_wider_blocks_are_left_out_of_a_narrow_model(table):
     assert set(table.left_out) == {"q6_k", "q4_k"} | (set() if block_formats._ggml() else {"iq4_nl"})
-    assert [row.format for row in table.rows if row.format != "iq4_nl"] == ["q8_0", "q5_0", "q4_0", FITTED]
+    assert [row.format for row in table.rows if row.format != "iq4_nl"] == [OWN, "q8_0", "q5_0", "q4_0", FITTED]
 
 
 def test_the_command_prints_the_table_and_writes_it(tmp_path, capsys):

@@ -59,11 +59,15 @@ def test_a_user_may_ask_for_another_or_for_none(trials):
     assert floor_of(0, trials.model, trials.truth) is asked_floor(0) is None
 
 
-def test_a_model_on_which_the_naive_one_overflows_has_no_floor():
+def test_where_the_naive_one_is_lost_itself_half_of_the_codes_is_the_least():
     tiny = load_model("synthetic:tiny")
     truth = FloatLaw(tiny, find_golden(tiny), 1).of_golden(2)
-    beyond = with_tensors(tiny, model__norm__weight=np.full(tiny.spec.hidden, 3e38, np.float32))
-    assert floor_of(None, beyond, truth) is None
+    other = with_tensors(tiny, model__norm__weight=-tiny.f32("model.norm.weight"))
+    overflowing = with_tensors(tiny, model__norm__weight=np.full(tiny.spec.hidden, 3e38, np.float32))
+    for lost in (other, overflowing):
+        floor = floor_of(None, lost, truth)
+        assert floor.least == 0.5
+        assert "keeps 0.0 % itself" in floor.source
 
 
 def trial(name, agreement, damage, non_finite=0):
