@@ -104,4 +104,5 @@ def _one_line(trial: Trial) -> str:
 
 def _kl(trial: Trial) -> str:
     kl: Estimate | None = trial.lost.kl
-    return f"{trial.lost.non_finite} rows not finite" if kl is None else significant(kl.value)
+    bad = f"{trial.lost.non_finite} of {trial.lost.rows} rows not finite"
+    return bad if kl is None else significant(kl.value)
