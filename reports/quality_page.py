@@ -47,6 +47,7 @@ class QualityPage:
     subtitle: str
     warning: str
     headline: str
+    below_floor: str
     recommendation: str
     chart: Chart | None
     point_rows: list[tuple[str, ...]]
@@ -91,6 +92,7 @@ def make_quality_page(
         headline=f"Of the codes that float32 chooses, the earlier ones pinned: {kept}."
         if kept
         else "No variant was measured.",
+        below_floor=found.below_floor,
         recommendation=NO_RUN if summary is None else recommendation(placed, summary, found.floor),
         chart=pareto_chart(placed, budget_of(summary)[0]) if summary is not None else None,
         point_rows=point_rows(placed),
@@ -208,6 +210,7 @@ def render_quality_markdown(page: QualityPage) -> str:
         f"# {escape(page.title)}",
         escape(page.subtitle),
         f"**{escape(page.headline)}**",
+        escape(page.below_floor),
         escape(page.recommendation),
         table_of(list(page.point_columns), page.point_rows) if page.point_rows else "",
     ]

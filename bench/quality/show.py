@@ -52,6 +52,8 @@ def print_quality(found: Quality) -> None:
         )
     for cell in found.cells:
         print_outcome(cell)
+    if found.below_floor:
+        console.print(found.below_floor, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_outcome(cell: QualityCell) -> None:

@@ -270,3 +270,15 @@ class Quality(Frozen):
     cells: list[QualityCell]
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @property
+    def below_floor(self) -> str:
+        """Which variants keep fewer codes than a recommendation must, in a sentence; "" for none."""
+        if self.floor is None:
+            return ""
+        pairs = [(cell.variant, cell.teacher_forced) for cell in self.cells if cell.teacher_forced is not None]
+        below = [name for name, pinned in pairs if pinned.agreement.value < self.floor.least]
+        if not below:
+            return ""
+        share = f"{100 * self.floor.least:.1f} % of the codes ({self.floor.source})"
+        return f"Not to be recommended, since they keep less than {share}: {', '.join(below)}."
