@@ -90,7 +90,7 @@ def default_cells(
         gate: judges a cell and times it roughly (`quick_ms`).
         remaining_s: time that is left for gates and rounds; what the answers need is measured whatever it says.
         rounds: how many rounds it must be enough for.
-        quick: only the variants at their home count, and the fastest exact one below it.
+        quick: only the variants at their home count, and the fastest exact one below it where that fits.
     """
     home = max((count for count in threads if count <= physical), default=min(threads))
     chosen = Chosen({}, [])
@@ -132,12 +132,13 @@ def default_cells(
     leaders = _leaders([cell for cell in lossless if cell.variant in exact], chosen.gated)
     best = home
     for leader in leaders[:1]:
-        for count in threads:
-            if count <= home or not quick:
-                add(Cell(leader, count))
         if quick:
+            for count in (count for count in threads if count < home):
+                add_if_it_fits(Cell(leader, count), quick_ms(chosen.gated[Cell(leader, home)]) * home / count)
             add_rivals(home)
             return chosen
+        for count in threads:
+            add(Cell(leader, count))
         tried = [cell for cell in chosen.passing() if cell.variant == leader]
         best = min(tried, key=lambda cell: quick_ms(chosen.gated[cell])).threads
         for cell in chosen.passing():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bench.sources import OWN_TREE, source_digest
 from cplab.errors import UnknownVariantError
-from cplab.formats import STORED
 from cplab.variant import Variant, get_variant, load_variant_file, variants
 
 if TYPE_CHECKING:
@@ -30,19 +29,6 @@ def chosen_variants(names: str, files: list[Path] | None) -> list[Variant]:
     if not chosen:
         raise UnknownVariantError(f"--variants {names}: no name in it; there are {', '.join(variants())}")
     return chosen
-
-
-def without_mixes(chosen: list[Variant], model: str) -> tuple[list[Variant], list[str]]:
-    """What a sweep measures where nobody named variants, and what it leaves out with the reason.
-
-    Only a file may hold matrices in several formats; of any other model a variant that runs them as they are stored is
-    one more name for another variant.
-    """
-    if Path(model).expanduser().is_file():
-        return chosen, []
-    mixes = [variant for variant in chosen if variant.format == STORED]
-    reason = "the model is in one format, which has its own variant (name it with --variants to measure it)"
-    return [one for one in chosen if one not in mixes], [f"{one.name}: {reason}" for one in mixes]
 
 
 def contenders_of(variants: list[Variant]) -> list[Contender]:

@@ -96,8 +96,9 @@ def sweep(
     """Gate and measure the variants on this machine, and write a report."""
     if resume:
         return _resume(context, out, timeout)
-    from bench.choosing import chosen_variants, contenders_of, without_mixes
+    from bench.choosing import chosen_variants, contenders_of
     from bench.cpu_topology import thread_list
+    from bench.default_variants import default_variants
     from bench.options import QUICK_BUDGET_S
     from bench.since import changed_since
     from bench.sweep import sweep as run_sweep
@@ -106,7 +107,9 @@ def sweep(
         raise CplabError("--talker and --no-talker: one of them")
     counts = positive_list(threads) if threads else None
     chosen = chosen_variants(variants, files)
-    chosen, left_out = (chosen, []) if variants.strip() else without_mixes(chosen, model)
+    left_out: list[str] = []
+    if not variants.strip() and not everything:
+        chosen, left_out = default_variants(chosen, model, files or [])
     contenders = contenders_of(chosen)
     batches = [count for count in positive_list(batch, "batch") if count > 1] if batch else []
     if since:

@@ -31,6 +31,8 @@ from cplab.model import Model
 from cplab.sampling import Noise
 
 Tier = Literal["exact", "codes", "quality"]
+#: ``drafter`` of variants that guess codes with the model's own later heads (`cplab.speculation.decoder`).
+HEADS = "heads"
 
 
 @dataclass(slots=True)
@@ -122,6 +124,7 @@ class Variant:
         summary: first line of the module's docstring.
         extra: name of the optional extra it needs, or "".
         source: the file it stands in.
+        drafter: what guesses codes ahead, `HEADS` or another name; "" where nothing does.
     """
 
     name: str
@@ -132,13 +135,14 @@ class Variant:
     summary: str
     extra: str
     source: str
+    drafter: str = ""
 
 
 _registry: dict[str, Variant] = {}
 
 
 def variant(
-    name: str, *, format: str, arithmetic: str = "f32", tier: Tier = "exact", extra: str = ""
+    name: str, *, format: str, arithmetic: str = "f32", tier: Tier = "exact", extra: str = "", drafter: str = ""
 ) -> Callable[[Factory], Factory]:
     """Register the decorated factory ``(model, threads) -> CodePredictor`` under a name."""
 
@@ -149,7 +153,7 @@ def variant(
         known = _registry.get(name)
         if known is not None and known.source != source:
             raise ValueError(f"variant {name!r} is registered by {known.source} already; {source} needs another name")
-        _registry[name] = Variant(name, format, arithmetic, tier, build, summary, extra, source)
+        _registry[name] = Variant(name, format, arithmetic, tier, build, summary, extra, source, drafter)
         return build
 
     return register

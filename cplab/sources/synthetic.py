@@ -80,6 +80,11 @@ def spec_of(name: str) -> Spec:
     return replace(spec, groups=16) if short.endswith(_PREDICTABLE) else spec
 
 
+def predicts_ahead(name: str) -> bool:
+    """Whether deeper codes of a seeded model can be told from the current hidden state (`synthetic_predictable`)."""
+    return name.endswith(_PREDICTABLE)
+
+
 def load(name: str) -> Model:
     """Map the cached file of a seeded model, making it first where it is not there (seconds, with a progress bar)."""
     spec = spec_of(name)

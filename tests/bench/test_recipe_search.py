@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cplab"))
 from checkpoint_files import Folder
 from small_models import small_model
 
-from bench.choosing import without_mixes
 from bench.cli import app
 from bench.quality.costs import Costs, measured_costs
 from bench.quality.float_law import FloatLaw
@@ -32,7 +31,6 @@ from cplab.golden import find_golden
 from cplab.golden_making import make_golden
 from cplab.recipe import parse, read_recipe
 from cplab.sources import load_model
-from cplab.variant import variants
 
 RECIPES = ({}, {"all": "q4_0"}, {"all": "q8_0", "heads": "q4_0", "down.1": "f16"}, {"gate_up": "q4_0", "qkv.0": "q8_0"})
 
@@ -278,17 +276,3 @@ def test_a_budget_in_milliseconds_is_held_against_a_measured_frame(tmp_path):
 def test_what_cannot_be_done_is_one_line(asked, told, capsys):
     assert run(app, ["recipe", "--model", "synthetic:tiny", "-t", "1", "--frames", "2", *asked]) == 1
     assert told in " ".join(capsys.readouterr().err.split())
-
-
-# -- sweeps -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_default_sweep_has_the_mix_only_where_a_model_may_be_one(tmp_path):
-    everything = list(variants().values())
-    assert any(one.format == "stored" for one in everything)
-    kept, left_out = without_mixes(everything, "synthetic:tiny")
-    assert [one.name for one in everything if one not in kept] == ["kv_stored"]
-    assert left_out[0].startswith("kv_stored: the model is in one format")
-    file = tmp_path / "cp.gguf"
-    file.touch()
-    assert without_mixes(everything, str(file)) == (everything, [])
