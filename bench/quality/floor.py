@@ -4,8 +4,8 @@ Which share is enough is for the person who ships to say (``--least-agreement``)
 what the naive Q8_0 implementation keeps on the same frames, at the lower end of its interval. Q8_0 is what engines
 offer first and what is nearest to the float model; a recipe below it loses more, by more than the frames vary. A
 percentage chosen beforehand would mean another thing on each model, since agreement depends on its margins: a model
-full of near-ties keeps few codes however little is rounded. Where Q8_0 itself is lost (activations with spikes that no
-block of 32 bears) it is no measure. Less than half is never enough unasked: more codes are then changed than kept.
+full of near-ties keeps few codes however little is rounded. Where Q8_0 itself is lost (a model of spikes, whose weights
+no block of 32 bears) it is no measure. Less than half is never enough unasked: more codes are then changed than kept.
 """
 
 from __future__ import annotations

@@ -281,4 +281,4 @@ class Quality(Frozen):
         if not below:
             return ""
         share = f"{100 * self.floor.least:.1f} % of the codes ({self.floor.source})"
-        return f"Not to be recommended, since they keep less than {share}: {', '.join(below)}."
+        return f"Below {share}, so not to be recommended: {', '.join(below)}."

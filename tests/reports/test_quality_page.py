@@ -195,7 +195,9 @@ def test_the_page_recommends_by_its_own_floor():
 
 def test_what_is_below_the_floor_is_named_whether_or_not_there_are_times():
     found = quality(CELLS, floor=Floor(least=0.5, source="half, since the naive Q8_0 keeps 0.0 % itself"))
-    told = "keep less than 50.0 % of the codes (half, since the naive Q8_0 keeps 0.0 % itself): kv_q4_0."
+    told = (
+        "Below 50.0 % of the codes (half, since the naive Q8_0 keeps 0.0 % itself), so not to be recommended: kv_q4_0."
+    )
     for text in (render_quality_html(make_quality_page(found)), render_quality_markdown(make_quality_page(found))):
         assert told in re.sub(r"[\\\xa0]", lambda match: "" if match[0] == "\\" else " ", text)
     assert quality(CELLS).below_floor == ""
