@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from bench.cli_formats import formats
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
 from bench.cli_quality import quality, quality_report
@@ -38,6 +39,7 @@ app.command()(history)
 app.command()(quality)
 app.command("quality-report")(quality_report)
 app.command()(recipe)
+app.command()(formats)
 
 
 @app.command("list")
