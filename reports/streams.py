@@ -26,7 +26,7 @@ def stream_rows(streams: Streams | None) -> list[tuple[str, ...]]:
 
 
 def stream_notes(streams: Streams | None) -> list[str]:
-    """What went wrong, and what was measured while the machine was disturbed."""
+    """What went wrong, what was measured while the machine was disturbed, and calls that have a frame twice."""
     notes = []
     for point in streams.points if streams else []:
         name = f"{_cell(point)}, {plural(point.batch, 'frame')} at once"
@@ -34,6 +34,22 @@ def stream_notes(streams: Streams | None) -> list[str]:
             notes.append(f"{name}: {point.gate}: {one_line(point.detail, 300)}")
         if point.disturbed and point.batch > 1:
             notes.append(f"{name}: disturbed: {one_line(point.disturbed[0], 200)}")
+    return notes + _repeating(streams.points if streams else [])
+
+
+def _repeating(points: list[StreamPoint]) -> list[str]:
+    """A line for each golden that has fewer frames than calls, with the calls that are so large."""
+    large: dict[int, set[int]] = {}
+    for point in points:
+        if point.golden_frames and point.batch > point.golden_frames:
+            large.setdefault(point.golden_frames, set()).add(point.batch)
+    notes = []
+    for frames, batches in sorted(large.items()):
+        calls = " and of ".join(str(batch) for batch in sorted(batches))
+        notes.append(
+            f"The golden has {plural(frames, 'frame')}: a call of {calls} has some of them more than once, as if "
+            "several utterances had the same frame. Nothing is saved by that: each is computed by itself."
+        )
     return notes
 
 
