@@ -1,4 +1,4 @@
-"""What charts of intervals have in common: a point with its whisker, filled where exact, and plain logarithmic ticks."""
+"""What charts of intervals share: a point with its whisker, filled where exact, and plain logarithmic ticks."""
 
 from __future__ import annotations
 

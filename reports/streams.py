@@ -47,8 +47,8 @@ def _repeating(points: list[StreamPoint]) -> list[str]:
     for frames, batches in sorted(large.items()):
         calls = " and of ".join(str(batch) for batch in sorted(batches))
         notes.append(
-            f"The golden has {plural(frames, 'frame')}: a call of {calls} has some of them more than once, as if "
-            "several utterances had the same frame. Nothing is saved by that: each is computed by itself."
+            f"The golden has {plural(frames, 'frame')}: a call of {calls} has some of them more than once, so that "
+            "its utterances are not all different."
         )
     return notes
 

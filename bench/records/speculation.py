@@ -1,4 +1,4 @@
-"""What became of drafts: counts of a cell's records, and the curve over acceptance, the types behind ``speculation.json``."""
+"""What became of drafts: counts over a cell's records, and the curve over acceptance (``speculation.json``)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class SpeculationCurve(Frozen):
         variant: ``spec_bf16``.
         plain: what it was timed beside in every round, ``kv_bf16``.
         model: its name; ``digest`` is of its weights.
-        machine: its id.
+        cpu: the CPU's model, as in ``machine.json``.
         plain_ms: of a plain frame.
         points: shares that were set, and the model's own drafts.
     """
@@ -100,7 +100,7 @@ class SpeculationCurve(Frozen):
     model: str
     digest: str
     synthetic: bool
-    machine: str
+    cpu: str
     started_utc: str
     commit: str
     dirty: bool
