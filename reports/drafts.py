@@ -85,7 +85,7 @@ def _words(summary: Summary) -> list[str]:
         return [*found, "These are this checkpoint's own drafts, on the golden's frames."]
     made = "predictable" in summary.model.name
     learnt = (
-        "These weights are seeded and made so that many codes can be told ahead; how many says nothing of any checkpoint."
+        "These weights are seeded, and made so that many codes can be told ahead: that says nothing of a checkpoint."
         if made
         else "These weights are seeded and have learnt nothing that a draft could use, so that hardly any holds."
     )

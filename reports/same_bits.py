@@ -11,6 +11,7 @@ from reports.drafts import Drafts, drafts_of
 from reports.figure_table import FigureTable, Heading
 from reports.plain_speeds import speed_over
 from reports.same_bits_chart import bytes_chart, unit_of
+from reports.same_bits_words import reasons
 from reports.verdict import describe, fastest
 from reports.wording import NOTHING, milliseconds, one_line, percent, plural, significant
 
@@ -19,7 +20,6 @@ REFERENCES = ("kv_f32", "kv_bf16")
 """What speeds are told over, where the run has them."""
 _AGAIN = 1.5
 """With so many times the multiply-adds of a cached frame a cell runs earlier tokens again, and waits for these."""
-_CONTAINERS = {"f32": "F32", "bf16": "BF16", "f16": "F16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def same_bits(
     if not team and drafts is None:
         return None
     if not team:
-        return SameBits("", "", "", None, None, _why(summary, [], speculative), drafts)
+        return SameBits("", "", "", None, None, reasons([], guesses=True), drafts)
     threads = team[0].threads
     roof = summary.roof.get("threads", {}).get(str(threads))
     return SameBits(
@@ -65,7 +65,7 @@ def same_bits(
         caption=_caption(threads, roof),
         chart=bytes_chart(team, roof),
         table=_table(summary, threads, speculative),
-        why=_why(summary, team, speculative),
+        why=reasons(team, guesses=bool(speculative)),
         drafts=drafts,
     )
 
@@ -103,6 +103,7 @@ def _table(summary: Summary, threads: int, speculative: dict[tuple[str, int], li
     )
     unit, size = unit_of(max(cell.bytes_per_frame or 0 for cell in cells))
     references = [name for name in REFERENCES if any(cell.variant == name for cell in cells) and summary.comparisons]
+    hint = "of the same threads, paired by round; above 1 is faster"
     headings = (
         Heading("cell", "variant and threads", is_text=True, names_row=True),
         Heading("held as", "format of the matrices", is_text=True),
@@ -160,43 +161,3 @@ def _caption(threads: int, roof: float | None) -> str:
         f"{start} The line is the time that reading takes at {significant(roof)} GB/s, the fastest that this run read "
         f"anything with {plural(threads, 'thread')}; what is above it waits for something else too."
     )
-
-
-def _why(
-    summary: Summary, team: Sequence[CellSummary], speculative: dict[tuple[str, int], list[CellRecord]]
-) -> list[str]:
-    found = []
-    formats = {cell.format for cell in team}
-    plain = [words for name, words in _CONTAINERS.items() if name in formats]
-    if len(plain) > 1:
-        found.append(
-            f"{', '.join(plain)}: of this model no weight is changed by any of them, which the gate counts. Each is "
-            "widened to the same float32 in a register, and from there on the arithmetic is one."
-        )
-    if "bf12" in formats:
-        found.append(f"bf12 packs BF16 without loss{_packed(team)}: {_HOW_BF12}")
-    if speculative:
-        found.append(
-            "Speculation guesses codes and verifies them: a pass over several tokens says of each what the plain decoder "
-            "says, bit for bit, as a token's bits do not depend on what stands beside it. A guess that is something else is "
-            "thrown away, so that it costs time and no code. The gate hands in guesses that are right, wrong, and wrong at "
-            "each depth in turn."
-        )
-    found.append(
-        "None of this is taken on trust: a variant is called exact where all its logits have the bits of the scalar oracle, "
-        "and every timed frame's codes are checked as well."
-    )
-    return found
-
-
-_HOW_BF12 = (
-    "the exponents of a row's weights lie close together, so that sign and exponent fit into four bits beside the byte "
-    "that holds the mantissa, and the few that do not fit are listed. Unpacking gives back every bit, in registers."
-)
-
-
-def _packed(team: Sequence[CellSummary]) -> str:
-    """How many of 16 bits are left, from what the two variants read."""
-    read = {cell.variant: cell.bytes_per_frame for cell in team}
-    packed, plain = read.get("kv_bf12"), read.get("kv_bf16")
-    return f" ({16 * packed / plain:.2f} bits for 16, by what the two read here)" if packed and plain else ""
