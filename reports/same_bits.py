@@ -112,10 +112,7 @@ def _table(summary: Summary, threads: int, speculative: dict[tuple[str, int], li
         Heading("ms a frame [95 %]", "median over rounds and its interval"),
         Heading("GB/s", "bytes a frame over the median"),
         Heading("of roof", "share of the best read-only speed over the same bytes"),
-        *(
-            Heading(f"speed over {name}", "of the same threads, paired by round; above 1 is faster")
-            for name in references
-        ),
+        *(Heading(f"speed over {name}", hint) for name in references),
     )
     return FigureTable(headings, [_row(summary, cell, size, references, speculative) for cell in cells])
 
