@@ -15,13 +15,13 @@ from reports.figures_page import render_figures
 from reports.html import render_html
 from reports.page import make_page
 
+pytestmark = pytest.mark.slow
+
 
 def same_bits_page():
     run = exact_run()
     return render_html(make_page(run, exact_records(run), speculation=curves(run), streams=STREAMS))
 
-
-pytestmark = pytest.mark.slow
 
 PAGES = {
     "report": lambda: render_html(make_page(*evident(), made_up_profile())),
