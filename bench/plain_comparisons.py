@@ -18,14 +18,14 @@ REFERENCES = ("kv_f32", "kv_bf16")
 def plain_comparisons(
     records: Sequence[CellRecord], cells: Sequence[CellSummary], noise: float | None = None
 ) -> list[Comparison]:
-    """Every timed cell of tier exact beside `REFERENCES`, and beside the plain decoder of its own format.
+    """Every timed cell beside those of `REFERENCES`, and beside the plain decoder of its own format, that have its bits.
 
     Args:
         records: of the run.
         cells: what they came to.
         noise: the run's A/A noise, where it was measured.
     """
-    timed = {(cell.variant, cell.threads): cell for cell in cells if cell.tier == "exact" and cell.cp_ms is not None}
+    timed = {(cell.variant, cell.threads): cell for cell in cells if cell.tier != "codes" and cell.cp_ms is not None}
     found = []
     for (variant, threads), cell in timed.items():
         for name in dict.fromkeys((*REFERENCES, f"kv_{cell.format}")):
@@ -38,5 +38,5 @@ def plain_comparisons(
 
 
 def _same_bits(a: CellSummary, b: CellSummary) -> bool:
-    """One law on the same weights. Blocks of integers hold weights of their own, so that these want one format too."""
+    """One law on the same weights: both are called exact, or one format has changed the weights of both alike."""
     return a.arithmetic == b.arithmetic and ((a.exact and b.exact) or a.format == b.format)

@@ -106,7 +106,7 @@ def _table(summary: Summary, threads: int, speculative: dict[tuple[str, int], li
     hint = "of the same threads, paired by round; above 1 is faster"
     headings = (
         Heading("cell", "variant and threads", is_text=True, names_row=True),
-        Heading("held as", "format of the matrices", is_text=True),
+        Heading("weights", "the format that holds them", is_text=True),
         Heading("passes a frame", "over the layers; fewer where drafts hold"),
         Heading(f"{unit} a frame", "weights read, as the variant's own streams say"),
         Heading("ms a frame [95 %]", "median over rounds and its interval"),
@@ -125,7 +125,7 @@ def _row(
     passes = counts.passes_per_frame if counts else cell.passes_per_frame
     return [
         f"{one_line(cell.variant, 80)} × {cell.threads}{' *' if cell.oversubscribed else ''}",
-        one_line(cell.format, 20) + (", drafts verified" if counts else ""),
+        one_line(cell.format, 20),
         NOTHING if passes is None else f"{passes:.3g}",
         significant((cell.bytes_per_frame or 0) / size),
         milliseconds(cell.cp_ms),

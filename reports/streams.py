@@ -26,15 +26,15 @@ def stream_rows(streams: Streams | None) -> list[tuple[str, ...]]:
 
 
 def stream_notes(streams: Streams | None) -> list[str]:
-    """What went wrong, what was measured while the machine was disturbed, and calls that have a frame twice."""
-    notes = []
+    """What went wrong, calls that have a frame twice, and what was measured while the machine was disturbed."""
+    wrong, disturbed = [], []
     for point in streams.points if streams else []:
         name = f"{_cell(point)}, {plural(point.batch, 'frame')} at once"
         if point.gate in ("fail", "crash"):
-            notes.append(f"{name}: {point.gate}: {one_line(point.detail, 300)}")
+            wrong.append(f"{name}: {point.gate}: {one_line(point.detail, 300)}")
         if point.disturbed and point.batch > 1:
-            notes.append(f"{name}: disturbed: {one_line(point.disturbed[0], 200)}")
-    return notes + _repeating(streams.points if streams else [])
+            disturbed.append(f"{name}: disturbed: {one_line(point.disturbed[0], 200)}")
+    return [*wrong, *_repeating(streams.points if streams else []), *disturbed]
 
 
 def _repeating(points: list[StreamPoint]) -> list[str]:

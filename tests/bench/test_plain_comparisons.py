@@ -58,7 +58,9 @@ def test_other_bits_other_threads_and_untimed_cells_are_not_compared():
 
 
 def test_quantised_speculation_is_held_beside_the_plain_one_of_its_format():
-    cells = [cell(f"{kind}_q8_0", arithmetic="q8_0", exact=False) for kind in ("kv", "spec")]
+    """Their packing changes weights, so that they are labelled quality; both are judged on the changed ones."""
+    shared = {"arithmetic": "q8_0", "tier": "quality", "exact": False, "lossy_weights": 3}
+    cells = [cell(f"{kind}_q8_0", **shared) for kind in ("kv", "spec")]
     found = plain_comparisons(records_of(cells, {"kv_q8_0": 2.0, "spec_q8_0": 2.0}), cells)
     assert [(one.a, one.b, one.verdict) for one in found] == [("kv_q8_0 x 2", "spec_q8_0 x 2", "same")]
 

@@ -30,7 +30,7 @@ def exact_run(**changes):
         cell("spec_bf16", 2, 41.0, bytes_per_frame=1_201_000_000, passes_per_frame=6),
         cell("spec_bf12", 2, 36.0, bytes_per_frame=911_000_000, passes_per_frame=6),
         cell("recompute_f16", 2, 214.0, macs_per_frame=8 * macs),
-        cell("kv_q8_0", 2, 28.4, arithmetic="q8_0", exact=False, bytes_per_frame=1_290_000_000),
+        cell("kv_q8_0", 2, 28.4, format="q8_0", arithmetic="q8_0", exact=False, bytes_per_frame=1_290_000_000),
     ]
     comparisons = [
         compared("kv_f32", "kv_bf16", 1.98),

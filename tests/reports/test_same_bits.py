@@ -117,7 +117,7 @@ def test_whose_acceptance_it_is_is_said_plainly():
 
 
 def test_a_run_of_quantised_speculation_has_its_drafts():
-    cells = [cell(f"{kind}_q8_0", 2, 28.0, arithmetic="q8_0", exact=False) for kind in ("kv", "spec")]
+    cells = [cell(f"{kind}_q8_0", 2, 28.0, format="q8_0", arithmetic="q8_0", exact=False) for kind in ("kv", "spec")]
     run = summary(cells, comparisons=[compared("kv_q8_0", "spec_q8_0", 1.2)])
     found = same_bits(run, exact_records(run))
     assert found.table is None
