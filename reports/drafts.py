@@ -78,9 +78,7 @@ def drafts_of(
 
 
 def _words(summary: Summary) -> list[str]:
-    found = [
-        "A worker begins to learn how many drafts are worth their price with its first frame; all frames count here."
-    ]
+    found = ["Each worker learns anew how many drafts are worth their price; frames in which it does so count too."]
     if not summary.model.synthetic:
         return [*found, "These are this checkpoint's own drafts, on the golden's frames."]
     made = "predictable" in summary.model.name

@@ -39,11 +39,11 @@ class Box:
         return inside and self.bottom >= other.bottom and self.top <= other.top
 
 
-def line_boxes(start: tuple[float, float], end: tuple[float, float], pieces: int = 60) -> list[Box]:
-    """A straight line as small boxes that names keep off."""
+def line_boxes(start: tuple[float, float], end: tuple[float, float], half: float = 1, pieces: int = 60) -> list[Box]:
+    """A straight line, or a line of text, as small boxes that names keep off; ``half`` is half its thickness."""
     shares = [number / pieces for number in range(pieces + 1)]
     spots = [(start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])) for share in shares]
-    return [Box(x - 1, y - 1, x + 1, y + 1) for x, y in spots]
+    return [Box(x - half, y - half, x + half, y + half) for x, y in spots]
 
 
 def places(

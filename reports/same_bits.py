@@ -58,8 +58,8 @@ def same_bits(
     roof = summary.roof.get("threads", {}).get(str(threads))
     return SameBits(
         intro=(
-            "Every variant here gives the same bits. They differ in what a frame reads, and no frame takes less time "
-            "than reading it does."
+            "Every variant here gives the same bits. They differ in how many bytes a frame reads, and a frame takes at "
+            "least as long as reading them does."
         ),
         headline=_headline(team, summary),
         caption=_caption(threads, roof),
@@ -109,7 +109,7 @@ def _table(summary: Summary, threads: int, speculative: dict[tuple[str, int], li
         Heading("weights", "the format that holds them", is_text=True),
         Heading("passes a frame", "over the layers; fewer where drafts hold"),
         Heading(f"{unit} a frame", "weights read, as the variant's own streams say"),
-        Heading("ms a frame [95 %]", "median over rounds and its interval"),
+        Heading("ms a frame [95\N{NO-BREAK SPACE}%]", "median over rounds and its interval"),
         Heading("GB/s", "bytes a frame over the median"),
         Heading("of roof", "share of the best read-only speed over the same bytes"),
         *(Heading(f"speed over {name}", hint) for name in references),

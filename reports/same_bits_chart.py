@@ -53,6 +53,8 @@ def _draw(cells: Sequence[CellSummary], roof_gbps: float | None, *, is_wide: boo
     taken = _roof(axes, roof_gbps, size, right) if roof_gbps else []
     for x, ms, cell in placed:
         interval_mark(axes, ms.lo, ms.p50, ms.hi, x, exact=cell.exact, upright=True)
+        (across, low), (_, high) = axes.transData.transform([(x, ms.lo), (x, ms.hi)])
+        taken.append(Box(across - 4, low, across + 4, high))
     placed.sort(key=lambda entry: -entry[1].p50)
     points, names = [(x, ms.p50) for x, ms, _ in placed], [one_line(cell.variant, 24) for _, _, cell in placed]
     write_names(axes, points, names, 13 if is_wide else 11, taken)
@@ -81,4 +83,4 @@ def _roof(axes: Axes, gbps: float, size: float, right: float) -> list[Box]:
     sign = 1 if low else -1
     length = 6.8 * len(words)
     start = (x1 - length * math.cos(angle) - sign * across, y1 - length * math.sin(angle) + sign * up)
-    return [*line_boxes((x0, y0), (x1, y1)), *line_boxes(start, (x1 - sign * across, y1 + sign * up), 30)]
+    return [*line_boxes((x0, y0), (x1, y1)), *line_boxes(start, (x1 - sign * across, y1 + sign * up), 6)]

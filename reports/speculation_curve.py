@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from bench.records import CellSummary, CurvePoint, Speculation, SpeculationCurve, Summary
 from reports.bar_drawing import Chart
@@ -20,7 +20,7 @@ HEADINGS = (
     Heading("held", "share of the compared drafts that were right"),
     Heading("codes a pass"),
     Heading("passes a frame"),
-    Heading("ms a frame [95 %]"),
+    Heading("ms a frame [95\N{NO-BREAK SPACE}%]"),
     Heading("speed over plain", "over the plain decoder of the same format in the same rounds"),
 )
 _COLOURS = (EXACT, PARTS["head"], PARTS["gate_up"], PARTS["attention"], PARTS["quantise"], PARTS["norm"])
@@ -72,7 +72,7 @@ def curve_table(curves: Sequence[SpeculationCurve]) -> FigureTable:
 
 def _row(curve: SpeculationCurve, point: CurvePoint) -> list[str]:
     return [
-        "the model's own" if point.share is None else f"{percent(point.share)} right",
+        "the model's own" if point.share is None else f"{100 * point.share:.3g} % right",
         f"{one_line(curve.variant, 80)} × {curve.threads}",
         percent(point.held),
         significant(point.codes_per_pass),
@@ -103,7 +103,7 @@ def _draw(curves: Sequence[SpeculationCurve], *, is_wide: bool) -> str:
     axes.axhline(1, color=MUTED, linewidth=1.5)
     axes.grid(visible=True)
     axes.tick_params(labelsize=12, length=0, pad=6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=10 if is_wide else 5))
+    axes.xaxis.set_major_locator(MultipleLocator(10 if is_wide else 20))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
     axes.set_xlabel("drafts that held, %", fontsize=13)
     axes.set_ylabel("speed over the plain decoder", fontsize=13)

@@ -91,4 +91,10 @@ def curve(variant="spec_bf16", run=None, **changes):
 
 
 def curves(run):
-    return Speculation(curves=[curve(run=run), curve("spec_bf12", run=run)])
+    slower = [
+        one.model_copy(update={"held": 0.97 * one.held, "speedup": Ratio(**{
+            end: 0.9 * getattr(one.speedup, end) for end in ("ratio", "lo", "hi")
+        })})
+        for one in curve(run=run).points
+    ]  # fmt: skip
+    return Speculation(curves=[curve(run=run), curve("spec_bf12", run=run, points=slower)])

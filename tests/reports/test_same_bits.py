@@ -132,7 +132,7 @@ def test_a_curve_of_these_weights_and_this_cpu_is_shown():
     drafts = section(run, curves(run)).drafts
     assert drafts.curve is not None
     assert [row[0] for row in drafts.curve_table.rows[:5]] == [
-        "0 % right", "50.0 % right", "80.0 % right", "100 % right", "the model's own",
+        "0 % right", "50 % right", "80 % right", "100 % right", "the model's own",
     ]  # fmt: skip
     assert "12 rounds of their own" in drafts.curve_words[0]
 
