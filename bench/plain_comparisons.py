@@ -18,7 +18,7 @@ REFERENCES = ("kv_f32", "kv_bf16")
 def plain_comparisons(
     records: Sequence[CellRecord], cells: Sequence[CellSummary], noise: float | None = None
 ) -> list[Comparison]:
-    """Every timed cell beside those of `REFERENCES`, and beside the plain decoder of its own format, that have its bits.
+    """Every timed cell beside those of `REFERENCES` and the plain decoder of its own format that have its bits.
 
     Args:
         records: of the run.

@@ -130,7 +130,7 @@ def _row(
         significant((cell.bytes_per_frame or 0) / size),
         milliseconds(cell.cp_ms),
         significant(cell.gbps),
-        percent(cell.roof_fraction),
+        percent(cell.roof_fraction) + (" (suspect)" if cell.roof_suspect else ""),
         *(speed_over(summary, name, cell) for name in references),
     ]
 
@@ -146,7 +146,7 @@ def _headline(team: Sequence[CellSummary], summary: Summary) -> str:
             continue
         speed = speed_over(summary, name, best)
         share = percent(best.bytes_per_frame / plain.bytes_per_frame)
-        told.append(f"{share} of the bytes of {name}" + ("" if speed == NOTHING else f" and {speed} its speed"))
+        told.append(f"{share} of the bytes of {name}" + ("" if speed == NOTHING else f", at a speed of {speed}"))
     return "; ".join(told) + "."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, MultipleLocator
@@ -137,7 +138,7 @@ def _name(axes: Axes, curve: SpeculationCurve, number: int, *, is_wide: bool) ->
     box = axes.get_window_extent()
     x = 1 + 20 / box.width if is_wide else 0.0
     y = 1 - (10 + 24 * number) / box.height if is_wide else -(60 + 20 * number) / box.height
-    shared = {"transform": axes.transAxes, "clip_on": False}
+    shared: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
     axes.plot([x, x + 22 / box.width], [y, y], color=_COLOURS[number], linewidth=2.5, **shared)
     axes.text(
         x + 30 / box.width, y, f"{one_line(curve.variant, 18)} × {curve.threads}", va="center", fontsize=13, color=INK,

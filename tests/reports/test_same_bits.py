@@ -51,7 +51,7 @@ def test_only_what_the_run_itself_compared_is_told():
 def test_the_headline_names_the_fastest_and_what_it_reads_of_the_others_bytes():
     found = section().headline
     assert found.startswith("Fastest here: spec_bf12 on 2 threads, 36.0 ms a frame; 18.8 % of the bytes of kv_f32")
-    assert "37.6 % of the bytes of kv_bf16 and 1.83×" in found
+    assert "37.6 % of the bytes of kv_bf16, at a speed of 1.83×" in found
 
 
 def test_the_line_is_of_the_charts_own_team():
