@@ -55,7 +55,7 @@ def same_bits(
     if not team:
         return SameBits("", "", "", None, None, reasons([], guesses=True), drafts)
     threads = team[0].threads
-    roof = summary.roof.get("threads", {}).get(str(threads))
+    roof = _roof(team)
     return SameBits(
         intro=(
             "Every variant here gives the same bits. They differ in how many bytes a frame reads, and a frame takes at "
@@ -150,11 +150,17 @@ def _headline(team: Sequence[CellSummary], summary: Summary) -> str:
     return "; ".join(told) + "."
 
 
+def _roof(team: Sequence[CellSummary]) -> float | None:
+    """The fastest that weights of any of these cells were read, GB/s; what is smaller may come out of a cache."""
+    speeds = [cell.bytes_per_frame / cell.roof_ms / 1e6 for cell in team if cell.bytes_per_frame and cell.roof_ms]
+    return max(speeds, default=None)
+
+
 def _caption(threads: int, roof: float | None) -> str:
     start = f"Exact variants on {plural(threads, 'thread')}: the fewer bytes a frame reads, the further left it stands."
     if roof is None:
         return f"{start} This run has no roof to draw."
     return (
         f"{start} The line is the time that reading takes at {significant(roof)} GB/s, the fastest that this run read "
-        f"anything with {plural(threads, 'thread')}; what is above it waits for something else too."
+        f"any of their weights with {plural(threads, 'thread')}; what is above it waits for something else too."
     )
