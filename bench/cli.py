@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from bench.cli_formats import formats
 from bench.cli_measuring import compare, run_one, sweep
 from bench.cli_options import Files, Golden, Model, Threads, TimeoutS, Variants, one_variant
 from bench.cli_quality import quality, quality_report
@@ -38,6 +39,7 @@ app.command()(history)
 app.command()(quality)
 app.command("quality-report")(quality_report)
 app.command()(recipe)
+app.command()(formats)
 
 
 @app.command("list")
@@ -133,11 +135,15 @@ def speculation(
     model: Model = "synthetic:0.6b-predictable",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
     shares: Annotated[str, typer.Option(help="Shares of drafts that hold, 0..1.")] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A run's folder: keep the curve there, and bench report shows it.")
+    ] = None,
 ) -> int:
     """Time exact speculation against the plain decoder, as a curve over the share of drafts that hold."""
     size_pool(threads)
     from bench.errors import GateFailedError
     from bench.speculation import SHARES, measured_curve, show
+    from bench.speculation_record import keep_curve, require_place
     from cplab.sources import load_model
 
     try:
@@ -146,12 +152,18 @@ def speculation(
         raise BadInputError(f"shares are {shares!r}; numbers from 0 to 1 are wanted, as in 0,0.5,1") from None
     if not all(0 <= share <= 1 for share in wanted):
         raise BadInputError(f"shares are {shares!r}; numbers from 0 to 1 are wanted, as in 0,0.5,1")
+    if out is not None:
+        require_place(out)
+    weights = load_model(model)
     try:
-        plain, points = measured_curve(load_model(model), format, threads, rounds, wanted)
+        plain, points = measured_curve(weights, format, threads, rounds, wanted)
     except GateFailedError as error:
         fail(str(error))
         return GATE_FAILED
     show(plain, points, format, f"speculation over {format} on {threads} threads, {model}")
+    if out is not None:
+        kept = keep_curve(out, weights, f"spec_{format}", f"kv_{format}", threads, rounds, plain, points)
+        console.print(str(kept), highlight=False, soft_wrap=True)
     return GOOD
 
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bench.cli_options import Files, Golden, Model, TimeoutS
-from bench.cli_recipe import Fit, Formats, Grain, sensitivity
+from bench.cli_recipe import Fit, Formats, Grain, LeastAgreement, sensitivity
 from cplab.cachedir import replacing, require_writable
 from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
     from bench.records.quality import Quality
+    from bench.records.recipe import RecipeFound, Sensitivity
+    from bench.records.summarised import ModelFacts
 
 Run = Annotated[
     Path | None, typer.Option("--run", help="A sweep's folder: its times go into the page's plot, beside agreement.")
@@ -54,6 +56,7 @@ def quality(
     grain: Grain = "class",
     fit: Fit = None,
     run: Run = None,
+    least_agreement: LeastAgreement = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for results.")] = Path("reports/quality"),
     files: Files = None,
     timeout: TimeoutS = None,
@@ -82,6 +85,7 @@ def quality(
         decoder=decoder,
         files=files or [],
         timeout_s=timeout or TIMEOUT_S,
+        least_percent=least_agreement,
     )
     asked.check()
     folder = _new_folder(out)
@@ -101,20 +105,36 @@ def quality(
 def quality_report(
     file: Annotated[Path, typer.Argument(help="A quality.json.")],
     run: Run = None,
+    least_agreement: LeastAgreement = None,
+    sensitivity_file: Annotated[
+        Path | None, typer.Option("--sensitivity", help="A sensitivity.json of the same weights, to draw.")
+    ] = None,
+    recipe_file: Annotated[
+        Path | None, typer.Option("--recipe", help="What bench recipe --json wrote of the same weights.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Where the page goes.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Where the Markdown goes.")] = None,
 ) -> int:
-    """Write the pages of a quality.json again, with the times of a sweep beside."""
+    """Write the pages of a quality.json again, with what else was recorded of the same weights."""
     from bench.records import UnreadableRecordError
-    from bench.records.quality_reading import read_quality
+    from bench.records.quality_reading import read_found_recipe, read_quality, read_sensitivity
 
     try:
         found = read_quality(file)
+        classes = None if sensitivity_file is None else read_sensitivity(sensitivity_file)
+        searched = None if recipe_file is None else read_found_recipe(recipe_file)
     except UnreadableRecordError as error:
         raise CplabError(str(error)) from error
+    if least_agreement is not None:
+        from bench.quality.floor import asked_floor
+
+        found = found.model_copy(update={"floor": asked_floor(least_agreement)})
     if html is None and markdown is None:
         html, markdown = file.with_suffix(".html"), file.with_suffix(".md")
-    _write_pages(found, run, html, markdown)
+    for path, record in ((sensitivity_file, classes), (recipe_file, searched)):
+        if record is not None:
+            _require_same_weights(found, record.model, f"{path}: figures")
+    _write_pages(found, run, html, markdown, classes, searched)
     for path in (html, markdown):
         if path is not None:
             console.print(str(path), highlight=False, markup=False, soft_wrap=True)
@@ -131,7 +151,19 @@ def _new_folder(out: Path) -> Path:
     return folder
 
 
-def _write_pages(found: Quality, run: Path | None, html: Path | None, markdown: Path | None) -> None:
+def _require_same_weights(found: Quality, other: ModelFacts, what: str) -> None:
+    if other.digest != found.model.digest:
+        raise CplabError(f"{what} of {other.name}, whose weights are not those of {found.model.name}")
+
+
+def _write_pages(
+    found: Quality,
+    run: Path | None,
+    html: Path | None,
+    markdown: Path | None,
+    classes: Sensitivity | None = None,
+    searched: RecipeFound | None = None,
+) -> None:
     from bench.records import UnreadableRecordError
     from bench.run_reading import read_run
     from reports.quality_page import make_quality_page, write_quality_html, write_quality_markdown
@@ -140,9 +172,9 @@ def _write_pages(found: Quality, run: Path | None, html: Path | None, markdown: 
         summary = None if run is None else read_run(run)[0]
     except UnreadableRecordError as error:
         raise CplabError(str(error)) from error
-    if summary is not None and summary.model.digest != found.model.digest:
-        raise CplabError(f"{run}: a run of {summary.model.name}, whose weights are not those of {found.model.name}")
-    page = make_quality_page(found, summary)
+    if summary is not None:
+        _require_same_weights(found, summary.model, f"{run}: a run")
+    page = make_quality_page(found, summary, classes, searched)
     if html is not None:
         write_quality_html(page, html)
     if markdown is not None:

@@ -9,7 +9,7 @@ import typer
 
 from bench.cli_options import Golden, Model
 from cplab.cachedir import replacing, require_writable
-from cplab.commandline import GOOD, MOST_THREADS, console, size_pool
+from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console, size_pool
 from cplab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,14 @@ Codes = Annotated[Path | None, typer.Option("--codes", help="A .npy of recorded 
 Fit = Annotated[
     str | None,
     typer.Option("--fit", metavar="FRAMES", help="Q4_0 fitted as `cplab export --fit` does it: seeded, or a golden."),
+]
+LeastAgreement = Annotated[
+    float | None,
+    typer.Option(
+        help="Percent of codes (pinned) that a recommendation must keep, 0: any; default: what the naive Q8_0 keeps.",
+        min=0,
+        max=100,
+    ),
 ]
 Hidden = Annotated[Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")]
 
@@ -42,12 +50,13 @@ def recipe(
     codes: Codes = None,
     hidden: Hidden = None,
     fit: Fit = None,
+    least_agreement: LeastAgreement = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where the recipe goes, for `cplab export --recipe`.")
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", help="Write all that was found there.")] = None,
 ) -> int:
-    """Search for the recipe of formats that loses least within a budget."""
+    """Search for the recipe of formats that loses least within a budget; exit code 2 where none keeps enough."""
     if (budget_ms is None) == (budget_mb is None):
         raise BadInputError("one budget is wanted: --budget-ms or --budget-mb")
     for path in (output, json):
@@ -56,6 +65,8 @@ def recipe(
     count = _sized(threads)
 
     from bench.quality.costs import Costs, frame_ms, measured_costs
+    from bench.quality.floor import floor_of, recommended
+    from bench.quality.naive_distance import recipe_distance
     from bench.quality.recipe_search import Search
     from bench.quality.sensitivity import units_at
     from bench.quality.show_recipes import print_recipe
@@ -71,8 +82,13 @@ def recipe(
         budget = budget_ms if budget_ms is not None else (budget_mb or 0.0) * 1e6
         search = Search(on.trials, costs, units_at(on.trials, grain), kinds, status.update)
         ended = search.within(budget)
-        status.update("the recipe's time")
-        timed = None if budget_ms is None else frame_ms([on.trials.decoder(ended.chosen.formats)], on.trials)[0]
+        status.update("what is enough")
+        floor = floor_of(least_agreement, on.trials.model, on.trials.truth)
+        judged = recommended(ended, on.trials, costs, budget, floor)
+        status.update("the recipe's time, and the naive implementation of its formats")
+        decoder = on.trials.decoder(judged.chosen.formats)
+        timed = None if budget_ms is None else frame_ms([decoder], on.trials)[0]
+        naive = recipe_distance(on.trials, judged.chosen)
     found = RecipeFound(
         warning=on.warning,
         model=on.about,
@@ -80,20 +96,27 @@ def recipe(
         threads=count,
         budget=budget,
         cost_in=costs.unit,
-        cost=costs.of(ended.chosen.formats),
+        cost=costs.of(judged.chosen.formats),
         measured_ms=timed,
-        chosen=ended.chosen,
+        chosen=judged.chosen,
+        naive=naive,
+        floor=floor,
+        recommended=judged.kept,
+        nearest=judged.nearest,
+        nearest_cost=None if judged.nearest is None else costs.of(judged.nearest.formats),
         uniform=ended.uniform,
-        steps=ended.steps,
+        steps=judged.steps,
         trials=len(on.trials),
     )
     print_recipe(found)
+    if json is not None:
+        _write(json, _as_json(found))
+    if not found.recommended or (naive is not None and not naive.passed):
+        return GATE_FAILED
     text = Recipe(found.chosen.formats).text()
     console.print(text or "nothing is to be quantised: the model is within the budget as it is", highlight=False)
     if output is not None and text:
         _write(output, text)
-    if json is not None:
-        _write(json, _as_json(found))
     return GOOD
 
 

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from bench.records import CellRecord
+from bench.records import CellRecord, draft_counts
 
 
 def speculation_note(timed: Sequence[CellRecord]) -> str:
-    """``2.31 codes a pass, 6.5 passes a frame; drafts held, by codebook from 2 on: 0.74 0.71 ...``, or "".
-
-    Frames in which draft lengths are learnt count too: every timed worker is a process that begins to learn anew.
-    """
-    told = [facts for record in timed if (facts := record.facts.get("speculation")) and facts["frames"]]
-    if not told:
+    """``2.31 codes a pass, 6.5 passes a frame; drafts held, by codebook from 2 on: 0.74 0.71 ...``, or ""."""
+    found = draft_counts(timed)
+    if found is None:
         return ""
-    frames = sum(facts["frames"] for facts in told)
-    passes = sum(facts["passes_per_frame"] * facts["frames"] for facts in told)
-    asked, held = (np.sum([facts[name] for facts in told], axis=0) for name in ("asked", "held"))
-    shares = " ".join(f"{h / a:.2f}" if a else "-" for h, a in zip(held[1:], asked[1:], strict=True))
-    codes = frames * len(asked) / passes
+    shares = " ".join("-" if share is None else f"{share:.2f}" for share in found.acceptance[1:])
     return (
-        f"{codes:.2f} codes a pass, {passes / frames:.1f} passes a frame; drafts held, by codebook from 2 on: {shares}"
+        f"{found.codes_per_pass:.2f} codes a pass, {found.passes_per_frame:.1f} passes a frame; "
+        f"drafts held, by codebook from 2 on: {shares}"
     )

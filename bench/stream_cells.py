@@ -119,6 +119,7 @@ def _point(first: StreamPoint, batch: int, measured: list[CellRecord], alone: Ro
     return StreamPoint(
         variant=first.variant, threads=first.threads, batch=batch, exact=first.exact and gate == "pass", gate=gate,
         detail=worst.reason or worst.gate.detail, disturbed=disturbed_rounds(timed),
+        golden_frames=next((frames for one in timed if (frames := one.facts.get("golden_frames"))), None),
         **_times(rounds_of(timed), batch, alone),
     )  # fmt: skip
 

@@ -152,7 +152,9 @@ def _judged(job: Job, ready: _Ready, load: dict[str, Any], **measured: Any) -> C
         rss_mb=round(psutil.Process().memory_info().rss / 1e6, 1),
         bytes_per_frame=ready.predictor.bytes_per_frame,
         passes_per_frame=ready.predictor.passes_per_frame,
-        facts=facts_of(job, ready.predictor) | load | {"lossy_weights": ready.lossy},
+        facts=facts_of(job, ready.predictor)
+        | load
+        | {"lossy_weights": ready.lossy, "golden_frames": len(ready.golden)},
         **measured,
     )
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cplab.constants import attention_scale
 from cplab.errors import BadInputError
+from cplab.formats import FORMATS, STORED
 from cplab.model import Model, is_streamed
 from cplab.rope import rope_table
 
@@ -52,29 +53,40 @@ def require_known(kind: str) -> None:
 
 
 class Naive:
-    """A model as a naive engine of some format computes it.
+    """A model as a naive engine of some format, or of a mix of formats, computes it.
+
+    An engine of one format rounds activations to what goes with it. In a mix each matrix reads float32 and makes of it
+    what its own format needs: blocks of 32 for a quantised matrix, nothing for one of a float format.
 
     Args:
         model: the original weights.
-        format: of the layers' matrices, a key of `ACTIVATIONS`.
-        head_format: of the heads and the projection, where an engine holds them otherwise.
+        format: of the layers' matrices, a key of `ACTIVATIONS`; or a mix: the format of each matrix by its tensor's
+            name, `STORED` for one that stays as the model has it. `STORED` alone: all of them do.
+        head_format: of the heads and the projection, where an engine of one format holds them otherwise.
+
+    Attributes:
+        formats: what each matrix is rounded to, by its tensor's name.
+        activations: what the other factor of each is rounded to.
 
     Raises:
         BadInputError: a format that no rounding is known for.
     """
 
-    def __init__(self, model: Model, format: str, head_format: str = "") -> None:
-        for kind in (format, head_format or format):
-            require_known(kind)
+    def __init__(self, model: Model, format: str | Mapping[str, str], head_format: str = "") -> None:
         self.model, self.spec = model, model.spec
+        names = [name for name in model.tensors if is_streamed(name)]
+        if isinstance(format, str) and format != STORED:
+            for kind in (format, head_format or format):
+                require_known(kind)
+            heads = head_format or format
+            self.formats = {name: format if name.startswith("model.layers.") else heads for name in names}
+            self.activations = {name: ACTIVATIONS[kind] for name, kind in self.formats.items()}
+        else:
+            self.formats = {name: STORED if isinstance(format, str) else format[name] for name in names}
+            self.activations = {name: self._input_in_a_mix(name) for name in names}
         self.cos, self.sin = rope_table(self.spec)
         self.scale = np.float32(attention_scale(self.spec.head_dim))
         self.eps = np.float32(self.spec.rms_eps)
-        self.formats: Mapping[str, str] = {
-            name: format if name.startswith("model.layers.") else head_format or format
-            for name in model.tensors
-            if is_streamed(name)
-        }
         self._kept: dict[str, Array] = {}
 
     def scored(self, hidden: Array, cb0_embed: Array, forced: NDArray[np.int32]) -> Array:
@@ -113,13 +125,24 @@ class Naive:
 
     def times(self, X: Array, name: str) -> Array:
         """``[..., columns] -> [..., rows]``: rounded input, rounded matrix, float32 sums."""
-        kind = self.formats[name]
         if name not in self._kept:
-            self._kept[name] = rounded(self.model.f32(name), kind)
+            self._kept[name] = self.matrix(name)
         W = self._kept[name]
         # All tokens at once: numpy multiplies a stack of frames one by one, and reads the matrix for each.
-        y: Array = rounded(X, ACTIVATIONS[kind]).reshape(-1, W.shape[1]) @ W.T
+        y: Array = rounded(X, self.activations[name]).reshape(-1, W.shape[1]) @ W.T
         return y.reshape(*X.shape[:-1], len(W))
+
+    def matrix(self, name: str) -> Array:
+        """A matrix as it comes back from its format, ``[rows, columns]`` f32."""
+        kind, values = self.formats[name], self.model.f32(name)
+        return values if kind == STORED else rounded(values, kind)
+
+    def _input_in_a_mix(self, name: str) -> str:
+        kind = self.formats[name]
+        if kind != STORED:
+            require_known(kind)
+        held = self.model.tensors[name].format if kind == STORED else FORMATS[kind]
+        return "f32" if held.blocks is None else ACTIVATIONS[held.name]
 
     def _vector(self, name: str) -> Array:
         return self.model.f32(name)

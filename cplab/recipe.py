@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cplab.errors import BadInputError
-from cplab.formats import Format, format_named
+from cplab.formats import STORED, Format, format_named
 from cplab.formats.format import differing
 from cplab.model import Model, Tensor, is_streamed
 from cplab.spec import Spec
@@ -70,6 +70,11 @@ class Recipe:
             if key in self.formats:
                 return format_named(self.formats[key])
         return None
+
+    def by_matrix(self, model: Model) -> dict[str, str]:
+        """The format of each matrix by its tensor's name, `cplab.formats.STORED` where it stays as it is."""
+        kinds = {name: self.of(name) for name in model.tensors if is_streamed(name)}
+        return {name: STORED if kind is None else kind.name for name, kind in kinds.items()}
 
     def require(self, spec: Spec) -> None:
         """Raise BadInputError where a line names what a model of that shape does not have."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bench.records import Ratio
 from reports.bar_drawing import Chart
-from reports.svg import EXACT, INK, MUTED, OTHER, PAPER, drawing, inline, new_axes
+from reports.interval_marks import interval_mark, plain_log_ticks
+from reports.svg import INK, MUTED, PAPER, drawing, inline, new_axes
 from reports.wording import one_line, times
 
 MOST_LINES = 80
@@ -66,9 +66,7 @@ def _draw(groups: list[Group], *, is_wide: bool) -> str:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     subs = (1, 2, 5) if high / low > 8 or not is_wide else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    plain_log_ticks(axes, subs)
     axes.grid(visible=True, axis="x")
     axes.axvline(1, color=MUTED, linewidth=1.5)
     axes.tick_params(labelsize=12, length=0, pad=6)
@@ -94,13 +92,7 @@ def _group(axes: Axes, group: Group, top: float, line: float, *, left: float, is
         axes.text(-(left - 4) / plot, top - 10, variant, ha="left", fontsize=12, bbox=_BEHIND, **shared)
     for number, mark in enumerate(group.marks):
         at = top + line * (number + 0.5)
-        color = EXACT if mark.exact else OTHER
-        axes.plot([mark.ratio.lo, mark.ratio.hi], [at, at], color=INK, linewidth=1.5, marker="|", markersize=10,
-                  markeredgewidth=1.5)  # fmt: skip
-        axes.plot(
-            [mark.ratio.ratio], [at], linestyle="none", marker="o" if mark.exact else "s", markersize=6,
-            markerfacecolor=color if mark.exact else PAPER, markeredgecolor=color, markeredgewidth=1.8,
-        )  # fmt: skip
+        interval_mark(axes, mark.ratio.lo, mark.ratio.ratio, mark.ratio.hi, at, exact=mark.exact)
         axes.text(-12 / plot, at, mark.letter, ha="center", fontsize=13, fontweight="bold", **shared)
         axes.text(1 + 10 / plot, at, times(mark.ratio), ha="left", fontsize=13 if is_wide else 12, **shared)
 

@@ -13,6 +13,7 @@ from reports.profile_page import chart_of
 from reports.profile_words import page as profile_page
 from reports.rendering import rendered
 from reports.roofline_plot import roofline_plot
+from reports.same_bits import TITLE as SAME_BITS
 from reports.small_charts import pass_charts, scaling_charts
 from reports.soak_chart import soak_chart, soak_sentence
 from reports.sorting import content_policy, script
@@ -67,6 +68,7 @@ def render_html(page: Page) -> str:
         roofline=roofline_plot(summary, page.roofline),
         step_chart=step_chart(summary),
         step_columns=COLUMNS,
+        same_bits_title=SAME_BITS,
         stream_columns=STREAM_COLUMNS,
         stream_explanation=EXPLANATION,
         stream_rows=stream_rows(page.streams),

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bench.records import CellSummary, Repeatability, Summary
 from reports.bar_drawing import Chart
-from reports.svg import EXACT, FAINT, INK, MUTED, OTHER, PAPER, drawing, inline, new_axes
+from reports.interval_marks import interval_mark, plain_log_ticks
+from reports.svg import FAINT, INK, MUTED, drawing, inline, new_axes
 from reports.tables import in_order
 from reports.verdict import describe, fastest
 from reports.wording import bounds, one_line, percent, plural, significant, times
@@ -94,13 +94,7 @@ def _row(axes: Axes, cell: CellSummary, number: int, *, is_wide: bool) -> None:
     if cell.cp_ms is None:
         return
     at = number if is_wide else number + 0.2
-    color = EXACT if cell.exact else OTHER
-    axes.plot([cell.cp_ms.lo, cell.cp_ms.hi], [at, at], color=INK, linewidth=1.5, marker="|", markersize=12,
-              markeredgewidth=1.5)  # fmt: skip
-    axes.plot(
-        [cell.cp_ms.p50], [at], linestyle="none", marker="o" if cell.exact else "s", markersize=5.5,
-        markerfacecolor=color if cell.exact else PAPER, markeredgecolor=color, markeredgewidth=1.8,
-    )  # fmt: skip
+    interval_mark(axes, cell.cp_ms.lo, cell.cp_ms.p50, cell.cp_ms.hi, at, exact=cell.exact)
     across = axes.get_yaxis_transform()
     shared: dict[str, Any] = {"transform": across, "va": "center", "fontsize": 13 if is_wide else 12, "color": INK}
     if is_wide:
@@ -117,9 +111,7 @@ def _log_ticks(axes: Axes, spread: float, *, is_wide: bool) -> None:
     subs = (1, 2, 5) if spread > 8 else (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)
     if not is_wide and spread > 3:
         subs = (1, 2, 5)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    plain_log_ticks(axes, subs)
 
 
 def _label(cell: CellSummary) -> str:

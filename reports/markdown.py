@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from reports.figure_table import FigureTable
 from reports.page import Page, read_page
 from reports.profile_words import page as profile_page
+from reports.same_bits import TITLE as SAME_BITS
 from reports.streams import COLUMNS as STREAM_COLUMNS
 from reports.streams import EXPLANATION, stream_notes, stream_rows
 from reports.talker_and_cp import COLUMNS
@@ -45,6 +47,7 @@ def render_markdown(page: Page) -> str:
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
         table_of(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
+        *_same_bits(page),
         *_streams(page),
         "## Where a frame's time goes",
         *_profile_parts(page),
@@ -84,6 +87,26 @@ def _main_table(page: Page) -> str:
         body.append([*row.entries[:-1], "; ".join(notes) or NOTHING])
     right = [not column.is_text for column in page.columns]
     return table_of(header, body, right)
+
+
+def _same_bits(page: Page) -> list[str]:
+    found = page.same_bits
+    if found is None:
+        return []
+    parts = [f"## {SAME_BITS}", escape(" ".join(text for text in (found.intro, found.headline) if text))]
+    if found.table is not None:
+        parts.append(_figures(found.table))
+    if found.drafts is not None:
+        parts += ["### What became of drafts", escape(" ".join(found.drafts.words)), _figures(found.drafts.table)]
+        if found.drafts.curve_table is not None:
+            parts += [*(escape(text) for text in found.drafts.curve_words), _figures(found.drafts.curve_table)]
+    return parts
+
+
+def _figures(table: FigureTable) -> str:
+    return table_of(
+        [heading.name for heading in table.headings], table.rows, [not heading.is_text for heading in table.headings]
+    )
 
 
 def _streams(page: Page) -> list[str]:

@@ -8,21 +8,25 @@ from pathlib import Path
 from bench.records import (
     PROFILE_FILE,
     ROOFLINE_FILE,
+    SPECULATION_FILE,
     STREAMS_FILE,
     CellRecord,
     Profile,
     Roofline,
+    Speculation,
     Streams,
     Summary,
     read_profile,
     read_records,
     read_roofline,
+    read_speculation,
     read_streams,
     read_summary,
 )
 from reports import facts
 from reports.gates import GateRow, gate_rows
 from reports.profile_words import without_profile
+from reports.same_bits import SameBits, same_bits
 from reports.tables import Column, Row, columns, gate_outcomes, rows
 from reports.talker_and_cp import steps, talker_sentences
 from reports.verdict import Verdict, judge
@@ -62,6 +66,7 @@ class Page:
     profile: Profile | None = None
     without_profile: str = ""
     streams: Streams | None = None
+    same_bits: SameBits | None = None
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -77,6 +82,7 @@ def read_page(run_dir: Path) -> Page:
         read_roofline(run_dir / ROOFLINE_FILE),
         read_profile(run_dir / PROFILE_FILE),
         read_streams(run_dir / STREAMS_FILE),
+        read_speculation(run_dir / SPECULATION_FILE),
     )
 
 
@@ -86,6 +92,7 @@ def make_page(
     roofline: Roofline | None = None,
     profile: Profile | None = None,
     streams: Streams | None = None,
+    speculation: Speculation | None = None,
 ) -> Page:
     """Put a run into words and rows."""
     outcomes = gate_outcomes(records)
@@ -117,4 +124,5 @@ def make_page(
         profile=profile,
         without_profile=without_profile(summary, records),
         streams=streams,
+        same_bits=same_bits(summary, records, speculation),
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from bench.records import Summary
 from bench.records.quality import Quality
+from bench.records.recipe import RecipeFound, Sensitivity
+from reports import quality_recipes as recipes
 from reports import quality_tables as tables
 from reports.bar_drawing import Chart
 from reports.markdown import escape, table_of
@@ -15,6 +17,7 @@ from reports.quality_chart import pareto_chart
 from reports.quality_points import budget_of, point_rows, points, recommendation, share
 from reports.quality_words import cannot_tell, how_to_read, reproduction
 from reports.rendering import rendered
+from reports.sensitivity_chart import sensitivity_chart
 from reports.wording import one_line
 from reports.writing import replace_text
 
@@ -26,12 +29,14 @@ NO_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, what to know before its table, and the table."""
+    """A heading, what to know before its table, and the table; a plot above it, where there is one."""
 
     title: str
     intro: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[str]]
+    chart: Chart | None = None
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class QualityPage:
     subtitle: str
     warning: str
     headline: str
+    below_floor: str
     recommendation: str
     chart: Chart | None
     point_rows: list[tuple[str, ...]]
@@ -54,8 +60,20 @@ class QualityPage:
     point_columns: tuple[str, ...] = field(default=("variant × threads", "ms a frame", "agreement", ""))
 
 
-def make_quality_page(found: Quality, summary: Summary | None = None) -> QualityPage:
-    """Put a measurement into words and rows, with the times of a run of the same weights where there is one."""
+def make_quality_page(
+    found: Quality,
+    summary: Summary | None = None,
+    sensitivity: Sensitivity | None = None,
+    recipe: RecipeFound | None = None,
+) -> QualityPage:
+    """Put a measurement into words and rows, with what else was recorded of the same weights where it is given.
+
+    Args:
+        found: the measurement.
+        summary: a run's times.
+        sensitivity: each class of matrices quantised alone.
+        recipe: a search for a recipe.
+    """
     placed = points(found, summary) if summary is not None else []
     facts, measured = found.facts, [cell for cell in found.cells if cell.teacher_forced is not None]
     kept = "; ".join(
@@ -74,10 +92,11 @@ def make_quality_page(found: Quality, summary: Summary | None = None) -> Quality
         headline=f"Of the codes that float32 chooses, the earlier ones pinned: {kept}."
         if kept
         else "No variant was measured.",
-        recommendation=NO_RUN if summary is None else recommendation(placed, summary),
+        below_floor=found.below_floor,
+        recommendation=NO_RUN if summary is None else recommendation(placed, summary, found.floor),
         chart=pareto_chart(placed, budget_of(summary)[0]) if summary is not None else None,
         point_rows=point_rows(placed),
-        sections=[section for section in _sections(found) if section.rows],
+        sections=[section for section in (*_sections(found), *_recipe_sections(sensitivity, recipe)) if section.rows],
         heats=tables.heats(found),
         outcomes=[
             (
@@ -108,6 +127,12 @@ def _sections(found: Quality) -> list[Section]:
             tables.PINNED, tables.pinned_rows(found.cells, lambda cell: cell.recorded),
         ),
         Section(
+            f"Recorded codes as sound: {found.facts.recorded}",
+            "CB0 is the recording's, the other codes are what each would have chosen there; samples and 80 mel bands "
+            "beside those of float32's choices, through the official decoder.",
+            recipes.AUDIO, recipes.audio_rows(found.cells),
+        ),
+        Section(
             "Beside the naive implementation",
             "The allowance is measured, not chosen: root mean square distance of each frame's logits at most twice "
             "that of an implementation that only rounds (weights dequantised, activations rounded, float32 sums).",
@@ -125,6 +150,34 @@ def _sections(found: Quality) -> list[Section]:
             tables.LOOP, tables.loop_rows(found),
         ),
     ]  # fmt: skip
+
+
+def _recipe_sections(sensitivity: Sensitivity | None, recipe: RecipeFound | None) -> list[Section]:
+    sections = []
+    if sensitivity is not None:
+        sections.append(
+            Section(
+                "Which matrices bear to be quantised",
+                f"One class of matrices in another format, the others as the model has them ({sensitivity.frames} "
+                "frames, codes pinned). Damages add up nearly, not exactly.",
+                recipes.SENSITIVITY,
+                recipes.sensitivity_rows(sensitivity),
+                sensitivity_chart(sensitivity),
+                "Down and right is better: much saved, little lost. The scale of divergence is logarithmic.",
+            )
+        )
+    if recipe is not None:
+        sections.append(Section("Recipe", recipes.recipe_words(recipe), recipes.BESIDE, recipes.beside_rows(recipe)))
+        sections.append(
+            Section(
+                "How the recipe was found",
+                "Each step is what lost least for what it saved, beside the steps before it; what was given back "
+                "widened the recipe where the budget had room.",
+                recipes.PATH,
+                recipes.path_rows(recipe),
+            )
+        )
+    return sections
 
 
 def write_quality_html(page: QualityPage, out: Path) -> None:
@@ -157,6 +210,7 @@ def render_quality_markdown(page: QualityPage) -> str:
         f"# {escape(page.title)}",
         escape(page.subtitle),
         f"**{escape(page.headline)}**",
+        escape(page.below_floor),
         escape(page.recommendation),
         table_of(list(page.point_columns), page.point_rows) if page.point_rows else "",
     ]

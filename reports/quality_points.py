@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.records import CellSummary, Interval, Summary
-from bench.records.quality import Estimate, Quality
+from bench.records.quality import Estimate, Floor, Quality
 from reports.bars import best_cells
 from reports.verdict import FRAME_MS, published_shape, talker_interval_ms
 from reports.wording import bounds, percent, significant
@@ -71,8 +71,8 @@ def budget_of(summary: Summary) -> tuple[float, str]:
     return left, f"{FRAME_MS:g} ms less the {significant(talker.p50)} ms that {whose} takes"
 
 
-def recommendation(placed: Sequence[Point], summary: Summary) -> str:
-    """Which variant to take within real time's budget, in a sentence."""
+def recommendation(placed: Sequence[Point], summary: Summary, floor: Floor | None = None) -> str:
+    """Which variant to take within real time's budget, in a sentence or two; none that keeps less than the floor."""
     budget, source = budget_of(summary)
     if budget <= 0:
         return f"No recommendation: {source}."
@@ -80,8 +80,31 @@ def recommendation(placed: Sequence[Point], summary: Summary) -> str:
     within = f"within {significant(budget)} ms a frame ({source})"
     if best is None:
         return f"No variant of this run stays {within}."
-    told = "every code" if best.exact else f"{percent(best.agreement.value)} of the codes"
-    return f"{best.variant} on {best.threads} keeps most {within}: {told} at {significant(best.ms.p50)} ms."
+    if floor is not None and best.agreement.value < floor.least:
+        return _nothing_good_enough(placed, best, within, floor)
+    enough = "" if floor is None else f" {_asked(floor)} is the least that is recommended."
+    return f"{_named(best)} keeps most {within}: {_kept(best)} at {significant(best.ms.p50)} ms.{enough}"
+
+
+def _nothing_good_enough(placed: Sequence[Point], best: Point, within: str, floor: Floor) -> str:
+    told = f"No recommendation: nothing {within} keeps {_asked(floor)}; the most is {_kept(best)}, by {_named(best)}."
+    able = [point for point in placed if point.agreement.value >= floor.least]
+    if not able:
+        return f"{told} Nor does anything slower in this run."
+    nearest = min(able, key=lambda point: point.ms.p50)
+    return f"{told} The nearest that does is {_named(nearest)} at {significant(nearest.ms.p50)} ms: {_kept(nearest)}."
+
+
+def _named(point: Point) -> str:
+    return f"{point.variant} on {point.threads}"
+
+
+def _kept(point: Point) -> str:
+    return "every code" if point.exact else f"{percent(point.agreement.value)} of the codes"
+
+
+def _asked(floor: Floor) -> str:
+    return f"{percent(floor.least)} of the codes ({floor.source})"
 
 
 def point_rows(placed: Sequence[Point]) -> list[tuple[str, ...]]:

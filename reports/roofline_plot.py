@@ -17,7 +17,8 @@ from bench.records import CellSummary, Roofline, RooflinePoint, Summary, TeamRoo
 from reports.bar_drawing import Chart
 from reports.bars import best_cells
 from reports.figure_table import FigureTable, Heading
-from reports.svg import BUDGET, EXACT, GRID, INK, LIMIT, MUTED, OTHER, PAPER, drawing, inline, new_axes
+from reports.interval_marks import dot
+from reports.svg import BUDGET, GRID, INK, LIMIT, MUTED, drawing, inline, new_axes
 from reports.wording import one_line, percent, plural, significant
 
 HEADINGS = (
@@ -166,12 +167,9 @@ def _draw_points(axes: Axes, points: Sequence[_Point]) -> None:
     """Each with a line up to its own roof, and its number beside it; numbers make room for each other."""
     last: dict[float, float] = {}
     for number, point in sorted(enumerate(points, 1), key=lambda entry: entry[1].at.gflops):
-        at, color = point.at, EXACT if point.cell.exact else OTHER
+        at = point.at
         axes.plot([at.flop_per_byte] * 2, [at.gflops, at.roof_gflops], color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
-        axes.plot(
-            [at.flop_per_byte], [at.gflops], linestyle="none", marker="o" if point.cell.exact else "s", markersize=8,
-            markerfacecolor=color if point.cell.exact else PAPER, markeredgecolor=color, markeredgewidth=1.8,
-        )  # fmt: skip
+        dot(axes, at.flop_per_byte, at.gflops, exact=point.cell.exact, size=8)
         x, y = axes.transData.transform((at.flop_per_byte, at.gflops))
         column = round(x / 30)
         height = max(y, last.get(column, -math.inf) + _LABEL_GAP)

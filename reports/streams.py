@@ -13,6 +13,8 @@ from reports.verdict import FRAME_MS
 from reports.wording import NOTHING, bounds, milliseconds, one_line, plural, significant, times
 
 COLUMNS = ("cell", "frames at once", "ms a frame", "frames a second", "beside one at a time", "ms a call", "gate")
+MOST_NAMED = 4
+"""Variants that a note names; of more their number."""
 EXPLANATION = (
     "A call gives each of several utterances its frame, from one pass over the weights, with the same bits as one at a "
     "time. A frame's time is the call's, divided; each utterance waits for the whole call, which for real time must "
@@ -26,14 +28,32 @@ def stream_rows(streams: Streams | None) -> list[tuple[str, ...]]:
 
 
 def stream_notes(streams: Streams | None) -> list[str]:
-    """What went wrong, and what was measured while the machine was disturbed."""
-    notes = []
+    """What went wrong, calls that have a frame twice, and what was measured while the machine was disturbed."""
+    wrong, disturbed = [], []
     for point in streams.points if streams else []:
         name = f"{_cell(point)}, {plural(point.batch, 'frame')} at once"
         if point.gate in ("fail", "crash"):
-            notes.append(f"{name}: {point.gate}: {one_line(point.detail, 300)}")
+            wrong.append(f"{name}: {point.gate}: {one_line(point.detail, 300)}")
         if point.disturbed and point.batch > 1:
-            notes.append(f"{name}: disturbed: {one_line(point.disturbed[0], 200)}")
+            disturbed.append(f"{name}: disturbed: {one_line(point.disturbed[0], 200)}")
+    return [*wrong, *_repeating(streams.points if streams else []), *disturbed]
+
+
+def _repeating(points: list[StreamPoint]) -> list[str]:
+    """A line for each golden that has fewer frames than calls, with the calls that are so large."""
+    large: dict[int, list[StreamPoint]] = {}
+    for point in points:
+        if point.golden_frames and point.batch > point.golden_frames:
+            large.setdefault(point.golden_frames, []).append(point)
+    notes = []
+    for frames, repeating in sorted(large.items()):
+        calls = " and of ".join(str(batch) for batch in sorted({point.batch for point in repeating}))
+        variants = list(dict.fromkeys(one_line(point.variant, 80) for point in repeating))
+        whose = ", ".join(variants) if len(variants) <= MOST_NAMED else plural(len(variants), "variant")
+        notes.append(
+            f"The golden has {plural(frames, 'frame')} ({whose}): a call of {calls} has some of them more than once, "
+            "so that its utterances are not all different."
+        )
     return notes
 
 
@@ -53,7 +73,7 @@ def stream_charts(streams: Streams | None) -> list[SmallChart]:
 
 
 def _chart(number: int, timed: list[StreamPoint], batches: list[int], highest: float) -> SmallChart:
-    figure, axes = new_axes(WIDTH, HEIGHT, 50, 14, 10, 44)
+    figure, axes = new_axes(WIDTH, HEIGHT, 60, 14, 10, 44)
     axes.set_xscale("log", base=2)
     axes.set_xlim(batches[0] / 1.15, batches[-1] * 1.15)
     axes.set_ylim(0, 1.08 * highest)

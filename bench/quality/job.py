@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bench.records.measured import Frozen
-from bench.records.quality import FloatRollout, QualityCell
+from bench.records.quality import FloatRollout, Floor, QualityCell
 from bench.records.summarised import ModelFacts
 
 
@@ -29,6 +29,7 @@ class QualityJob(BaseModel):
         decoder: folder of a speech tokenizer that makes recorded codes heard, or "".
         variant: of ``cell``.
         variant_files: Python files to import first.
+        least_percent: of the codes that a recommendation must keep; None for what the naive Q8_0 keeps.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +48,7 @@ class QualityJob(BaseModel):
     decoder: str = ""
     variant: str = ""
     variant_files: list[str] = Field(default_factory=list)
+    least_percent: float | None = None
 
 
 class LawFound(Frozen):
@@ -60,6 +62,7 @@ class LawFound(Frozen):
     recorded_frames: int
     law_by: str
     float_rollout: FloatRollout | None
+    floor: Floor | None = None
 
 
 class QualityResult(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.quality.float_law import FloatLaw
+from bench.quality.floor import floor_of
 from bench.quality.job import LawFound, QualityJob
 from bench.quality.recorded_codes import recorded_frames
 from bench.quality.rollout import Said, collapse, rollout, unrelated
@@ -44,6 +45,7 @@ def run_law(job: QualityJob) -> LawFound:
         recorded_frames=len(recorded) if recorded is not None else 0,
         law_by="the lab's kernels, which give the golden's digests" if law.decoder is not None else "the oracle",
         float_rollout=float_rollout,
+        floor=floor_of(job.least_percent, model, own),
     )
 
 

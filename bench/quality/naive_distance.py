@@ -9,10 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from bench.quality.teacher_forced import Answers, figures
+from bench.quality.trials import Trials
 from bench.quality.truth import Float32, Truth
 from bench.records.quality import NaiveDistance
+from bench.records.recipe import Trial
+from cplab.formats import STORED
 from cplab.gate_quality import FACTOR, Distance, rms
 from cplab.naive import ACTIVATIONS, Naive
+from cplab.recipe import Recipe
 
 
 def naive_distance(logits: Float32, truth: Truth, naive: Naive, kind: str) -> NaiveDistance:
@@ -22,7 +26,7 @@ def naive_distance(logits: Float32, truth: Truth, naive: Naive, kind: str) -> Na
         logits: the implementation's, ``[F, groups-1, vocab]``, of the truth's frames.
         truth: the float32 law's.
         naive: of the precision that the implementation says it has.
-        kind: name of that precision.
+        kind: name of that precision, such as ``q8_0``, ``stored`` or ``mix``.
     """
     theirs = naive.scored(truth.hidden, truth.cb0_embed, truth.codes)
     finite = bool(np.isfinite(theirs).all())
@@ -47,9 +51,26 @@ def naive_distance(logits: Float32, truth: Truth, naive: Naive, kind: str) -> Na
     )
 
 
+def recipe_distance(trials: Trials, trial: Trial) -> NaiveDistance | None:
+    """A recipe on the lab's kernels beside the naive implementation of the same mix of formats.
+
+    Args:
+        trials: of the model, whose original weights both round.
+        trial: the recipe.
+
+    Returns:
+        None where it changes nothing, or where a logit is not finite.
+    """
+    recipe = Recipe(trial.formats)
+    if not trial.formats or trial.lost.non_finite:
+        return None
+    logits = trials.logits(trial.formats)
+    return naive_distance(logits, trials.truth, Naive(trials.model, recipe.by_matrix(trials.model)), "mix")
+
+
 def has_measure(kind: str) -> bool:
-    """Whether a naive rounding is known for a format."""
-    return kind in ACTIVATIONS
+    """Whether a naive rounding is known for what a variant says its format is."""
+    return kind in ACTIVATIONS or kind == STORED
 
 
 def _answers(logits: Float32) -> Answers:

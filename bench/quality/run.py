@@ -43,6 +43,7 @@ class Asked:
         decoder: folder of a speech tokenizer that makes those codes heard.
         files: of variants that are not installed.
         timeout_s: of one worker.
+        least_percent: of the codes that a recommendation must keep; None for what the naive Q8_0 keeps.
     """
 
     model: str
@@ -57,6 +58,7 @@ class Asked:
     decoder: Path | None = None
     files: Sequence[Path] = field(default=())
     timeout_s: float = TIMEOUT_S
+    least_percent: float | None = None
 
     def check(self) -> None:
         """Refuse options that do not go together.
@@ -90,6 +92,7 @@ class Asked:
             hidden=str(self.hidden or ""),
             decoder=str(self.decoder or ""),
             variant_files=[str(path) for path in self.files],
+            least_percent=self.least_percent,
         )
 
 
@@ -132,6 +135,7 @@ def measure_quality(
         model=found.law.model,
         facts=_facts(found.law, asked, f"{started:%Y-%m-%dT%H:%M:%SZ}", time.perf_counter() - began, commit, dirty),
         float_rollout=found.law.float_rollout,
+        floor=found.law.floor,
         cells=cells,
     )
 

@@ -52,6 +52,8 @@ def print_quality(found: Quality) -> None:
         )
     for cell in found.cells:
         print_outcome(cell)
+    if found.below_floor:
+        console.print(found.below_floor, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_outcome(cell: QualityCell) -> None:
@@ -109,7 +111,8 @@ def _audio(cells: list[QualityCell], recorded: str) -> Table:
 def _by_codebook(cells: list[QualityCell]) -> Table:
     first = cells[0].teacher_forced
     count = len(first.agreement_by_codebook) if first is not None else 0
-    table = _table("agreement by codebook, %", *(f"CB{g + 1}" for g in range(count)))
+    table = _table(f"agreement by codebook, CB1 to CB{count}, %", *(str(g + 1) for g in range(count)))
+    table.padding = (0, 1, 0, 0)  # fifteen columns are to fit a terminal of 80
     for cell in cells:
         if cell.teacher_forced is not None:
             table.add_row(cell.variant, *(f"{100 * share:.0f}" for share in cell.teacher_forced.agreement_by_codebook))

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from bench.records.recipe import RecipeFound, Sensitivity, Trial
 from cplab.commandline import console
+from cplab.recipe import ALL
 
 
 def print_sensitivity(found: Sensitivity) -> None:
@@ -67,8 +68,29 @@ def print_recipe(found: RecipeFound) -> None:
         told += f", estimated from whole frames in each format; measured {found.measured_ms:.2f} ms on "
         told += f"{found.threads} threads (a few frames: `bench sweep` on the exported file judges)"
     console.print(f"{told}; {found.trials} recipes measured on {found.frames} frames", highlight=False, soft_wrap=True)
-    if not found.steps:
+    if len(found.chosen.formats) == 1 and ALL in found.chosen.formats:
         console.print("one format throughout loses least within the budget", highlight=False)
+    if found.naive is not None:
+        told = f"beside the naive implementation of the same formats: {found.naive.detail}"
+        console.print(told, style="" if found.naive.passed else "red", highlight=False, markup=False, soft_wrap=True)
+    if not found.recommended:
+        console.print(not_recommended(found), style="yellow", highlight=False, markup=False, soft_wrap=True)
+
+
+def not_recommended(found: RecipeFound) -> str:
+    """Why there is no recommendation, and what the nearest would cost."""
+    assert found.floor is not None
+    unit, share = found.cost_in, 100 * found.floor.least
+    most = 100 * found.chosen.lost.agreement.value
+    told = (
+        f"no recommendation: nothing that was measured within {_cost(found.budget, unit)} {unit} keeps {share:.1f} % "
+        f"of the codes ({found.floor.source}); what loses least there keeps {most:.1f} %. "
+    )
+    if found.nearest is None or found.nearest_cost is None:
+        return told + "Nor does anything else that was measured."
+    named = ", ".join(f"{unit} {kind}" for unit, kind in found.nearest.formats.items()) or "the model as it is"
+    kept = f"{100 * found.nearest.lost.agreement.value:.1f} %"
+    return told + f"The nearest that does costs {_cost(found.nearest_cost, unit)} {unit}: {named} ({kept})."
 
 
 def _kl(trial: Trial, interval: bool = False) -> str:

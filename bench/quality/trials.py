@@ -40,6 +40,10 @@ class Trials:
     def __len__(self) -> int:
         return len(self._done)
 
+    def measured(self) -> list[Trial]:
+        """Every recipe that was measured so far, in that order."""
+        return list(self._done.values())
+
     def of(self, formats: Formats) -> Trial:
         """A recipe's figures.
 
@@ -57,6 +61,10 @@ class Trials:
             lost = measure(logits, self.truth)
             self._done[key] = Trial(formats=dict(formats), bytes_per_frame=decoder.bytes_per_frame, lost=lost)
         return self._done[key]
+
+    def logits(self, formats: Formats) -> Float32:
+        """A recipe's logits on the truth's frames, ``[F, groups-1, vocab]``, run anew; NaN in frames that failed."""
+        return _logits(self.decoder(formats), self.truth.hidden, self.truth.cb0_embed, self.truth.codes)
 
     def decoder(self, formats: Formats) -> Decoder:
         """A predictor of the model with a recipe."""

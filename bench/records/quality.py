@@ -20,6 +20,13 @@ class Estimate(Frozen):
     hi: float
 
 
+class Floor(Frozen):
+    """What a recommendation must keep: ``least``, a share of codes (pinned), and in ``source`` where that is from."""
+
+    least: float
+    source: str
+
+
 class TeacherForced(Frozen):
     """Logits beside those of the float32 law, every earlier code of the frame pinned.
 
@@ -259,6 +266,19 @@ class Quality(Frozen):
     model: ModelFacts
     facts: QualityFacts
     float_rollout: FloatRollout | None = None
+    floor: Floor | None = None
     cells: list[QualityCell]
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @property
+    def below_floor(self) -> str:
+        """Which variants keep fewer codes than a recommendation must, in a sentence; "" for none."""
+        if self.floor is None:
+            return ""
+        pairs = [(cell.variant, cell.teacher_forced) for cell in self.cells if cell.teacher_forced is not None]
+        below = [name for name, pinned in pairs if pinned.agreement.value < self.floor.least]
+        if not below:
+            return ""
+        share = f"{100 * self.floor.least:.1f} % of the codes ({self.floor.source})"
+        return f"Below {share}, so not to be recommended: {', '.join(below)}."

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from bench.records.measured import Frozen
-from bench.records.quality import TeacherForced
+from bench.records.quality import Floor, NaiveDistance, TeacherForced
 from bench.records.summarised import ModelFacts
 
 SENSITIVITY_SCHEMA, RECIPE_SCHEMA = "cplab.sensitivity/1", "cplab.recipe/1"
@@ -85,9 +85,15 @@ class RecipeFound(Frozen):
         cost_in: what cost is counted in; milliseconds are estimated by matrix, from whole frames in each format.
         cost: the recipe's.
         measured_ms: of a frame with the recipe, median of a few; None where bytes were asked for. `bench sweep` judges.
-        chosen: the recipe.
+        chosen: the recipe; where it is not `recommended`, the one within the budget that loses least.
+        naive: its logits beside those of the naive implementation of the same mix of formats; None where it changes
+            nothing, or has logits that are not finite.
+        floor: the share of codes that a recipe must keep to be recommended; None for no floor.
+        recommended: whether it does.
+        nearest: where it does not, the cheapest recipe that was measured and does; None where there is none.
+        nearest_cost: of that one.
         uniform: the model in one format throughout, for comparison.
-        steps: how it was found; none where one format throughout was better.
+        steps: how it was found; none where it is not where the steps led, such as one format throughout.
         trials: how many recipes were measured.
     """
 
@@ -103,6 +109,11 @@ class RecipeFound(Frozen):
     cost: float
     measured_ms: float | None = None
     chosen: Trial
+    naive: NaiveDistance | None = None
+    floor: Floor | None = None
+    recommended: bool = True
+    nearest: Trial | None = None
+    nearest_cost: float | None = None
     uniform: list[Trial]
     steps: list[Step]
     trials: int

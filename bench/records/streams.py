@@ -46,6 +46,7 @@ class StreamPoint(Frozen):
         frame_ms: the same divided by the batch.
         frames_per_s: of all utterances together.
         gain: frames a second beside one at a time, paired by round.
+        golden_frames: frames that calls were made of; a call of more has some of them again. None: not recorded.
     """
 
     variant: str
@@ -60,6 +61,7 @@ class StreamPoint(Frozen):
     frame_ms: Interval | None = None
     frames_per_s: Rate | None = None
     gain: Ratio | None = None
+    golden_frames: int | None = None
     disturbed: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")

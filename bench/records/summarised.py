@@ -231,7 +231,10 @@ class RunFacts(Frozen):
 
 
 class Summary(Frozen):
-    """``summary.json``: one sweep, digested."""
+    """``summary.json``: one sweep, digested.
+
+    ``comparisons`` has the pair that ``compare`` asked for, or of a sweep what `bench.plain_comparisons` finds.
+    """
 
     schema_: str = Field(default=SWEEP_SCHEMA, alias="schema")
     model: ModelFacts

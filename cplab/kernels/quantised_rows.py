@@ -24,7 +24,7 @@ from llvmlite import ir
 from cplab.formats import FORMATS
 from cplab.kernels import int_products as products
 from cplab.kernels import vectors as v
-from cplab.kernels.tiles import Shapes, Tile, Unit, emit_unit, register_vectors
+from cplab.kernels.tiles import Shapes, Tile, Unit, emit_unit, most_steps, register_vectors
 
 #: Columns of a step, and of a block.
 STEP, BLOCK = 64, 32
@@ -60,75 +60,111 @@ def quantised_shapes(builder: Any, kind: Quantised) -> Shapes:
         if kind is Q4_0:
             return (4, 2), (2, 4), (1, 4)
         return ((8, 2), (4, 4), (2, 4), (1, 4)) if products.has_vnni(builder) else ((8, 2), (4, 2), (2, 4), (1, 4))
-    return {8: ((2, 1), (1, 2)), 4: ((1, 1),)}[register_vectors(builder)]
+    return {8: ((2, 1), (1, 1 if kind is Q4_0 else 2)), 4: ((1, 1),)}[register_vectors(builder)]
+
+
+class _Scales:
+    """A lone token's scales: of its weights and of itself, multiplied for a whole chunk before any row is.
+
+    A scale is widened, doubled and multiplied for 64 products; in the loop over a row that is a fifth of its
+    instructions. Scales of a step lie side by side in memory, so that one vector takes eight rows' pairs here, and the
+    loop is left with a load that spreads what it loads.
+    """
+
+    def __init__(self, builder: Any, steps: int) -> None:
+        with builder.goto_entry_block():
+            room = builder.alloca(v.VECTOR, 2 * steps, name="scales")
+            room.align = v.CACHE_LINE
+        self._room = builder.ptrtoint(room, v.I64)
+
+    def multiply(self, builder: Any, unit: Unit, token: Any, first: Any, last: Any) -> None:
+        """Fill in those of the steps ``first`` .. ``last - 1``."""
+        own = builder.add(unit.x, builder.mul(token, v.i64(RECORD_BYTES)))
+        with v.counted(builder, last, start=first) as step:
+            record = builder.add(own, builder.mul(step, builder.mul(unit.T, v.i64(RECORD_BYTES))))
+            of_token = _float_pair(builder, builder.add(record, v.i64(SCALES)))
+            stored = builder.add(unit.w, builder.shl(step, v.i64(6)))
+            v.prefetch(builder, builder.add(stored, builder.shl(unit.row_bytes, v.i64(4))))
+            for half in range(2):
+                raw = v.load(builder, builder.add(stored, v.i64(32 * half)), ir.VectorType(v.I16, v.LANES))
+                at = builder.add(self._at(builder, first, step), v.i64(64 * half))
+                v.store(builder, builder.fmul(v.widen_f16(builder, raw), of_token), at, v.CACHE_LINE)
+
+    def pair(self, builder: Any, first: Any, step: Any, row: Any) -> Any:
+        """A row's two of a step, in turn over 16 lanes."""
+        return _float_pair(builder, builder.add(self._at(builder, first, step), builder.shl(row, v.i64(3))))
+
+    def _at(self, builder: Any, first: Any, step: Any) -> Any:
+        return builder.add(self._room, builder.shl(builder.sub(step, first), v.i64(7)))
 
 
 def emit_quantised_unit(builder: Any, kind: Quantised, unit: Unit) -> None:
     """Emit 16 rows of a quantised format times all tokens of a panel of quantised activations."""
     columns = STEP * kind.line_steps
     lines = builder.udiv(builder.add(unit.n, v.i64(columns - 1)), v.i64(columns))
+    step_bytes = v.CACHE_LINE, RECORD_BYTES * kind.line_steps
+    ready = _Scales(builder, most_steps(step_bytes[1]) * kind.line_steps)
+    many = v.i64(kind.line_steps)
 
     def lines_of(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
-        _emit_lines(builder, kind, unit, tile, lines, first, last)
+        _emit_lines(builder, kind, unit, tile, ready, lines, first, last)
 
-    step_bytes = v.CACHE_LINE, RECORD_BYTES * kind.line_steps
-    emit_unit(builder, unit, quantised_shapes(builder, kind), lines, step_bytes, LANE_OF, lines_of)
+    def begin(builder: Any, unit: Unit, tokens: int, token: Any, first: Any, last: Any) -> None:
+        if tokens == 1:
+            ready.multiply(builder, unit, token, builder.mul(first, many), builder.mul(last, many))
+
+    emit_unit(builder, unit, quantised_shapes(builder, kind), lines, step_bytes, LANE_OF, lines_of, begin=begin)
 
 
-def _emit_lines(builder: Any, kind: Quantised, unit: Unit, tile: Tile, lines: Any, first: Any, last: Any) -> None:
+def _emit_lines(
+    builder: Any, kind: Quantised, unit: Unit, tile: Tile, ready: _Scales, lines: Any, first: Any, last: Any
+) -> None:
     """Products of a tile over the lines ``first`` .. ``last - 1``."""
     scale_bytes = builder.mul(lines, v.i64(kind.line_steps * v.CACHE_LINE))
     line_bytes = builder.shl(lines, v.i64(6))
     first_row = builder.add(builder.add(unit.w, scale_bytes), builder.mul(tile.row, line_bytes))
     rows = [builder.add(first_row, builder.mul(line_bytes, v.i64(r))) for r in range(tile.rows)]
-    scales = builder.add(unit.w, builder.shl(tile.row, v.i64(2)))
     x = builder.add(unit.x, builder.mul(tile.token, v.i64(RECORD_BYTES)))
     many = v.i64(kind.line_steps)
-    if register_vectors(builder) == 32:  # room for the weights of a whole line
-        with v.counted(builder, last, start=first) as line:
-            for part in range(kind.line_steps):
-                step = builder.add(builder.mul(line, many), v.i64(part))
-                _emit_step(builder, kind, unit, tile, rows, scales, x, (step, line, v.i64(part)))
+    first_step = builder.mul(first, many)
+
+    def records_of(step: Any) -> Any:
+        return builder.add(x, builder.mul(step, builder.mul(unit.T, v.i64(RECORD_BYTES))))
+
+    def asked_for(line: Any) -> list[Any]:
+        stored = [builder.add(row, builder.shl(line, v.i64(6))) for row in rows]
+        for address in stored:
+            v.prefetch(builder, builder.add(address, tile.ahead))
+        return stored
+
+    if tile.tokens > 1 and register_vectors(builder) < 32:  # no room for what a whole line holds
+        with v.counted(builder, builder.mul(last, many), start=first_step) as step:
+            line, part = builder.udiv(step, many), builder.urem(step, many)
+            _emit_step(builder, kind, unit, tile, asked_for(line), step, part, records_of(step))
         return
-    with v.counted(builder, builder.mul(last, many), start=builder.mul(first, many)) as step:
-        line, part = builder.udiv(step, many), builder.urem(step, many)
-        _emit_step(builder, kind, unit, tile, rows, scales, x, (step, line, part))
+    with v.counted(builder, last, start=first) as line:
+        stored = asked_for(line)
+        steps = [builder.add(builder.mul(line, many), v.i64(part)) for part in range(kind.line_steps)]
+        if tile.tokens > 1:
+            for part, step in enumerate(steps):
+                _emit_step(builder, kind, unit, tile, stored, step, v.i64(part), records_of(step))
+            return
+        for r, address in enumerate(stored):  # a row is finished before the next is unpacked
+            for part, step in enumerate(steps):
+                weights = _weights(builder, kind, address, v.i64(part))
+                groups = builder.sitofp(weights.times(builder, records_of(step)), v.VECTOR)
+                scales = ready.pair(builder, first_step, step, builder.add(tile.row, v.i64(r)))
+                tile.accumulate(builder, r, 0, groups, scales)
 
 
 def _emit_step(
-    builder: Any, kind: Quantised, unit: Unit, tile: Tile, rows: list[Any], scales: Any, x: Any, at: tuple[Any, ...]
+    builder: Any, kind: Quantised, unit: Unit, tile: Tile, stored: list[Any], step: Any, part: Any, records: Any
 ) -> None:
-    """Products of 64 columns.
-
-    ``rows`` and ``scales`` are addresses of the tile's first lines and first scales, ``at`` the step, its line and
-    which part of the line it is.
-    """
-    step, line, part = at
-    stored = [builder.add(row, builder.shl(line, v.i64(6))) for row in rows]
-    scale_at = builder.add(scales, builder.shl(step, v.i64(6)))
-    records = builder.add(x, builder.mul(step, builder.mul(unit.T, v.i64(RECORD_BYTES))))
-    if not (isinstance(part, ir.Constant) and part.constant):  # a line is asked for once
-        for address in stored:
-            v.prefetch(builder, builder.add(address, tile.ahead))
+    """Products of 64 columns of a tile's rows, whose lines are ``stored``, with several tokens, which share them."""
+    scale_at = builder.add(builder.add(unit.w, builder.shl(tile.row, v.i64(2))), builder.shl(step, v.i64(6)))
     v.prefetch(builder, builder.add(scale_at, builder.shl(unit.row_bytes, v.i64(4))))
-    # Where one token is all there is, a row is finished before the next is unpacked; more tokens share a row's weights.
-    groups = [[r] for r in range(tile.rows)] if tile.tokens == 1 else [list(range(tile.rows))]
-    for group in groups:
-        _emit_products(builder, kind, tile, [(r, stored[r]) for r in group], part, scale_at, records)
-
-
-def _emit_products(
-    builder: Any,
-    kind: Quantised,
-    tile: Tile,
-    rows: list[tuple[int, Any]],
-    part: Any,
-    scale_at: Any,
-    records: Any,
-) -> None:
-    """Products of 64 weights of some rows with all tokens of the tile."""
     ready = []
-    for r, address in rows:
+    for r, address in enumerate(stored):
         scales = v.widen_f16(builder, _pair(builder, scale_at, r))
         ready.append((r, _weights(builder, kind, address, part), scales))
     for t in range(tile.tokens):

@@ -84,6 +84,8 @@ class Tile(NamedTuple):
 
 #: Emits the products of one tile over the steps ``first`` .. ``last - 1``.
 EmitSteps = Callable[[Any, Unit, Tile, Any, Any], None]
+#: Emits what a tile of so many tokens (compile time), from a token on, needs of the steps ``first`` .. ``last - 1``.
+BeginChunk = Callable[[Any, Unit, int, Any, Any, Any], None]
 
 
 def register_vectors(builder: Any) -> int:
@@ -103,6 +105,7 @@ def emit_unit(
     lane_of: list[int],
     emit: EmitSteps,
     prepare: EmitSteps | None = None,
+    begin: BeginChunk | None = None,
 ) -> None:
     """Emit ``y[t][r] = dot(W[r], x[t])`` for 16 rows and any number of tokens.
 
@@ -115,13 +118,14 @@ def emit_unit(
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
         prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk.
+        begin: what is to be done once in a chunk, before any of the 16 rows.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
     of_weights, of_activations = step_bytes
     cut = _cut(builder, unit, steps, None if prepare else of_weights, of_activations)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
-            room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit, prepare)
+            room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit, prepare, begin)
             _reduce(builder, unit, room, tokens, first, lane_of)
 
 
@@ -139,6 +143,11 @@ class _Cut(NamedTuple):
     chunk: Any
     chunks: Any
     step_bytes: int | None
+
+
+def most_steps(of_activations: int) -> int:
+    """How many steps a chunk has at most, where a token's activations take so many bytes in one."""
+    return max(1, _CHUNK_BYTES // of_activations)
 
 
 def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int | None, of_activations: int) -> _Cut:
@@ -247,6 +256,7 @@ def _emit_tokens(
     turn: Any,
     emit: EmitSteps,
     prepare: EmitSteps | None,
+    begin: BeginChunk | None,
 ) -> Any:
     """All 16 rows of one tile of tokens, chunk by chunk; the address of their sums, ``[16][tokens]`` vectors."""
     tokens, rows = shape
@@ -257,6 +267,8 @@ def _emit_tokens(
         first = builder.mul(part, cut.chunk)
         end = builder.add(first, cut.chunk)
         last = builder.select(builder.icmp_signed("<", end, cut.steps), end, cut.steps)
+        if begin is not None:
+            begin(builder, unit, tokens, token, first, last)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
             row = builder.mul(group, v.i64(rows))
             ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)

@@ -42,6 +42,8 @@ def test_it_writes_what_it_measured(measured):
     assert cells["kv_q4_0"].teacher_forced.rmse.value > cells["kv_q8_0"].teacher_forced.rmse.value > 0
     assert found.float_rollout.own.frames == 55
     assert found.facts.golden_frames == 6
+    assert found.floor is not None
+    assert 0.5 < found.floor.least <= cells["kv_q8_0"].teacher_forced.agreement.hi
     assert str(file.with_suffix("").name) in result.stdout
 
 

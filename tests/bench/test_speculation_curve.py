@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench import speculation
-from bench.records import CellRecord, GateOutcome
+from bench.records import CellRecord, GateOutcome, read_speculation
 from bench.speculation_note import speculation_note
 from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, run
 from cplab.sources import load_model
@@ -44,6 +44,37 @@ def test_the_command_prints_a_row_for_each(capsys):
     assert "speculation over q8_0 on 1 threads" in out
     assert [line.split()[0] for line in out.splitlines()[2:5]] == ["0.00", "0.50", "own"]
     assert "for its owner to measure" in out
+
+
+@pytest.mark.usefixtures("short")
+def test_a_curve_is_kept_beside_others_and_the_newest_of_its_kind_stays(tmp_path, capsys):
+    from bench.cli import app
+
+    def kept(*more):
+        asked = ["speculation", "--model", MODEL, "-t", "1", "--rounds", "3", "--shares", "1", "--out", str(tmp_path)]
+        assert run(app, [*asked, *more]) == GOOD
+        assert str(tmp_path / "speculation.json") in capsys.readouterr().out.replace("\n", "")
+        return read_speculation(tmp_path / "speculation.json").curves
+
+    (first,) = kept()
+    assert (first.variant, first.plain, first.threads, first.rounds) == ("spec_bf16", "kv_bf16", 1, 3)
+    assert first.digest == load_model(MODEL).digest()
+    assert [point.share for point in first.points] == [1.0, None]
+    assert [one.variant for one in kept("--format", "bf12")] == ["spec_bf16", "spec_bf12"]
+    again = kept("--rounds", "4")
+    assert [(one.variant, one.rounds) for one in again] == [("spec_bf12", 3), ("spec_bf16", 4)]
+
+
+def test_a_place_that_cannot_keep_a_curve_is_refused_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    from bench.cli import app
+
+    monkeypatch.setattr(speculation, "measured_curve", None)
+    (tmp_path / "speculation.json").write_text('{"schema": "cplab.speculation/99"}')
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file" / "below"):
+        assert run(app, ["speculation", "--model", MODEL, "-t", "1", "--out", str(place)]) == WRONG_USE
+        assert capsys.readouterr().err.count("\n") == 1
+    assert "cplab.speculation/99" in (tmp_path / "speculation.json").read_text()
 
 
 @pytest.mark.parametrize("shares", ["x", "1.5", "-1", "0.5,,1"])

@@ -50,6 +50,13 @@ def made_up(streams, rounds=3):
 # -- what is told -----------------------------------------------------------------------------------------------------
 
 
+def test_what_calls_were_made_of_comes_from_the_workers_records():
+    told = [one.model_copy(update={"measured": one.measured.model_copy(update={"facts": {"golden_frames": 10}})})
+            for one in at_once(16, [80.0, 88.0])]  # fmt: skip
+    assert [point.golden_frames for point in made_up(told)[1].points] == [None, 10]
+    assert [point.golden_frames for point in made_up(at_once(16, [80.0]))[1].points] == [None, None]
+
+
 def test_a_frames_time_is_its_calls_divided_and_frames_a_second_are_of_all():
     single, four = made_up(at_once(4, [80.0, 88.0, 72.0]))[1].points
     assert (single.batch, four.batch) == (1, 4)

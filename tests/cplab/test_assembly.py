@@ -24,13 +24,13 @@ WIDE, MIDDLE, NARROW = ((8, 2), (4, 4), (2, 4), (1, 4)), ((4, 1), (2, 2), (1, 4)
 REGISTERS = {"avx512": 1, "vnni": 1, "avx-vnni": 2, "avx2": 2, "neon": 4, "neon-dotprod": 4}
 #: Vectors that a step multiplies for each row and token: two of 16 weights, or 64 quants.
 VECTORS_A_STEP = {"f32": 2, "bf16": 2, "f16": 2, "q8_0": 1, "q4_0": 1}
-#: Cache lines that a step asks for: of each row's weights, and of scales.
+#: Cache lines that a step asks for: of each row's weights, and of scales (a lone token's are made ready before).
 LINES_A_STEP = {"f32": (2, 0), "bf16": (1, 0), "f16": (1, 0), "q8_0": (1, 1), "q4_0": (1, 1)}
 
 
-def steps_a_turn(row):
-    """Two where a line of Q4_0 is taken at once, which wants registers; else one."""
-    return 2 if row.format == "q4_0" and REGISTERS[row.target] == 1 else 1
+def steps_a_turn(row, lone):
+    """Two where a line of Q4_0 is taken at once: for a lone token, or where there are registers for more; else one."""
+    return 2 if row.format == "q4_0" and (lone or REGISTERS[row.target] == 1) else 1
 
 
 FMA = {
@@ -42,6 +42,7 @@ FMA = {
     "neon-dotprod": r"fmla\s+v\d+\.4s",
 }
 PREFETCH = r"prefetch|prfm"
+WIDEN_SCALE = r"vcvtph2ps|fcvtl"
 CALL = r"\b(?:callq?|bl|blr)\s"
 
 
@@ -86,7 +87,7 @@ def tiles_of(row):
             return (4, 2), (2, 4), (1, 4)
         return ((8, 2), (4, 2), (2, 4), (1, 4)) if (row.target, row.format) == ("avx512", "q8_0") else WIDE
     if row.format.startswith("q"):
-        return (2, 1), (1, 2)
+        return (2, 1), (1, 1 if row.format == "q4_0" else 2)
     return MIDDLE if row.format == "f32" else (*MIDDLE[:2], (1, 2))
 
 
@@ -104,9 +105,10 @@ def loops_by_tile(row):
     text, _ = unit_assembly(TARGETS[row.target], FORMATS[row.format].code)
     found = defaultdict(list)
     for loop in multiplying(text, FMA[row.target]):
-        steps = steps_a_turn(row)
+        lone = not matches(WIDEN_SCALE, loop)
+        steps = steps_a_turn(row, lone)
         of_weights, of_scales = LINES_A_STEP[row.format]
-        of_scales *= steps
+        of_scales *= 0 if lone else steps
         rows, rest = divmod(len(matches(PREFETCH, loop)) - of_scales, of_weights)
         a_row = rows * steps * VECTORS_A_STEP[row.format] * REGISTERS[row.target]
         tokens, more = divmod(len(matches(FMA[row.target], loop)), a_row)

@@ -8,6 +8,8 @@ import pytest
 from headless_browser import open_browser
 from made_up_evidence import evident
 from made_up_pages import beside_page, history_page, made_up_profile
+from made_up_speculation import curves, exact_records, exact_run
+from test_streams_report import STREAMS
 
 from reports.figures_page import render_figures
 from reports.html import render_html
@@ -15,8 +17,15 @@ from reports.page import make_page
 
 pytestmark = pytest.mark.slow
 
+
+def same_bits_page():
+    run = exact_run()
+    return render_html(make_page(run, exact_records(run), speculation=curves(run), streams=STREAMS))
+
+
 PAGES = {
     "report": lambda: render_html(make_page(*evident(), made_up_profile())),
+    "same bits": same_bits_page,
     "side by side": lambda: render_figures(beside_page()),
     "history": lambda: render_figures(history_page()),
 }

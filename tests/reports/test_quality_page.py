@@ -12,9 +12,11 @@ from test_report_html import HOSTILE, Document
 
 from bench.records import GateOutcome, ModelFacts
 from bench.records.quality import (
+    AudioDistance,
     Collapse,
     Estimate,
     FloatRollout,
+    Floor,
     FreeRunning,
     NaiveDistance,
     Quality,
@@ -23,8 +25,9 @@ from bench.records.quality import (
     Rollout,
     TeacherForced,
 )
+from bench.records.recipe import RecipeFound, Sensitivity, Step, Trial
 from reports.quality_page import NO_RUN, make_quality_page, render_quality_html, render_quality_markdown
-from reports.quality_points import best_within, points
+from reports.quality_points import best_within, points, recommendation
 
 SEEDED = "This model is made from a seed: these figures are about arithmetic, not about speech."
 PASSES = 15
@@ -172,6 +175,35 @@ def test_the_recommendation_names_its_budget_and_where_that_comes_from(page):
     assert page.recommendation in render_quality_markdown(page)
 
 
+def test_nothing_below_the_floor_is_recommended():
+    floor = Floor(least=0.9, source="of the naive Q8_0")
+    placed = points(quality(CELLS), run())
+    assert recommendation(placed, run(), Floor(least=0.92, source="x")).startswith("kv_q8_0 on 2 keeps most within ")
+    slow = [point for point in placed if point.variant != "kv_q8_0" and point.variant != "recompute_q8_0"]
+    told = recommendation(slow, run(), floor)
+    assert told.startswith("No recommendation: nothing within ")
+    assert "keeps 90.0 % of the codes (of the naive Q8_0); the most is 43.0 % of the codes, by kv_q4_0 on 2." in told
+    assert told.endswith("The nearest that does is kv_bf16 on 2 at 60.0 ms: every code.")
+    only = [point for point in slow if point.variant == "kv_q4_0"]
+    assert recommendation(only, run(), floor).endswith("Nor does anything slower in this run.")
+
+
+def test_the_page_recommends_by_its_own_floor():
+    far = quality([judged("kv_q8_0", 0.6), judged("kv_q4_0", 0.43)], floor=Floor(least=0.9, source="of the naive Q8_0"))
+    assert make_quality_page(far, run()).recommendation.startswith("No recommendation: ")
+
+
+def test_what_is_below_the_floor_is_named_whether_or_not_there_are_times():
+    found = quality(CELLS, floor=Floor(least=0.5, source="half, since the naive Q8_0 keeps 0.0 % itself"))
+    told = (
+        "Below 50.0 % of the codes (half, since the naive Q8_0 keeps 0.0 % itself), so not to be recommended: kv_q4_0."
+    )
+    for text in (render_quality_html(make_quality_page(found)), render_quality_markdown(make_quality_page(found))):
+        assert told in re.sub(r"[\\\xa0]", lambda match: "" if match[0] == "\\" else " ", text)
+    assert quality(CELLS).below_floor == ""
+    assert quality(CELLS, floor=Floor(least=0.4, source="x")).below_floor == ""
+
+
 def test_without_a_run_it_says_how_to_have_times():
     own = make_quality_page(quality(CELLS))
     assert own.chart is None
@@ -199,6 +231,96 @@ def test_rows_that_are_not_finite_are_told_and_no_distance_is(page):
     text = render_quality_markdown(own)
     assert "15 of 495 rows not finite" in text
     assert [heat.title for heat in own.heats if "divergence" in heat.title] == []
+
+
+# -- recipes and sound ------------------------------------------------------------------------------------------------
+
+
+def trial(formats, megabytes, damage, agreement=0.9):
+    lost = pinned(agreement, kl=Estimate(value=damage, lo=damage / 2, hi=2 * damage))
+    return Trial(formats=formats, bytes_per_frame=int(megabytes * 1e6), lost=lost)
+
+
+def sensitive(trials=None):
+    few = [trial({"qkv": "q8_0"}, 900, 0.0007), trial({"qkv": "q4_0"}, 800, 0.09), trial({"all": "q8_0"}, 500, 0.004)]
+    base = trial({}, 1000, 0.0, 1.0)
+    model = ModelFacts(name="synthetic:0.6b", spec={}, digest="d" * 16, synthetic=True)
+    return Sensitivity(warning=SEEDED, model=model, frames=6, base=base, trials=few if trials is None else trials)
+
+
+def searched(**changes):
+    fields = {
+        "warning": SEEDED, "model": sensitive().model, "frames": 10, "threads": 2, "budget": 50.7, "cost_in": "ms",
+        "cost": 50.5, "measured_ms": 51.2, "chosen": trial({"qkv": "q8_0", "o": "q4_0"}, 700, 0.05, 0.787),
+        "floor": Floor(least=0.84, source="of the naive Q8_0"), "recommended": True,
+        "uniform": [trial({"all": "q8_0"}, 500, 0.004)], "trials": 23,
+        "steps": [
+            Step(unit="qkv", format="q8_0", cost=60.0, damage=0.001),
+            Step(unit="o", format="q4_0", cost=50.0, damage=0.06),
+            Step(unit="qkv", format="", cost=50.5, damage=0.05, gave_back=True),
+        ],
+    }  # fmt: skip
+    return RecipeFound(**(fields | changes))
+
+
+def test_a_class_of_matrices_stands_with_what_it_saves_and_loses():
+    page = make_quality_page(quality(CELLS), None, sensitive())
+    (section,) = (one for one in page.sections if one.title == "Which matrices bear to be quantised")
+    assert list(section.rows[1]) == ["qkv", "q4_0", "200.0", "20.0 %", "0.0900", "90.0 % [88.0, 92.0]", "0.450"]
+    html = render_quality_html(page)
+    assert html.count("<svg") == 2
+    for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
+        ElementTree.fromstring(svg)
+    assert "qkv q4_0: 200 MB, 0.0900 nats" in html
+    assert "mathdefault" not in html
+    assert re.search(r"\| qkv \| q4\\?_0 \| 200\.0 \|", render_quality_markdown(page))
+
+
+def test_damage_that_no_logarithm_shows_is_in_the_table_alone():
+    bad = pinned(0.1, non_finite=3, kl=None)
+    lost = Trial(formats={"down": "q4_0"}, bytes_per_frame=800_000_000, lost=bad)
+    page = make_quality_page(quality(CELLS), None, sensitive([lost]))
+    (section,) = (one for one in page.sections if one.title == "Which matrices bear to be quantised")
+    assert section.chart is None
+    assert section.rows[0][4] == "3 of 495 rows not finite"
+
+
+def test_a_recipe_stands_with_its_way_there():
+    page = make_quality_page(quality(CELLS), None, None, searched())
+    recipe, path = (one for one in page.sections if "ecipe" in one.title)
+    assert recipe.intro.startswith("Within 50.70 ms: qkv q8_0, o q4_0, 50.50 ms, measured 51.2 ms. ")
+    assert "The least that is recommended is 84.0 % of the codes (of the naive Q8_0)." in recipe.intro
+    assert [row[0] for row in recipe.rows] == ["recommended", "all q8_0"]
+    assert [row[0] for row in path.rows] == ["1", "2", "3 gave back"]
+    assert path.rows[2][1:4] == ["qkv", "its own", "50.50 ms"]
+
+
+def test_a_recipe_below_the_floor_is_called_that_and_the_nearest_is_named():
+    nearest = trial({"all": "q8_0"}, 500, 0.004)
+    page = make_quality_page(
+        quality(CELLS), None, None, searched(recommended=False, nearest=nearest, nearest_cost=53.18)
+    )
+    recipe = next(one for one in page.sections if one.title == "Recipe")
+    assert recipe.intro.startswith(
+        "No recommendation: nothing that was measured within 50.70 ms keeps 84.0 % of the codes (of the naive Q8_0). "
+        "The nearest that does costs 53.18 ms: all q8_0."
+    )
+    assert [row[0] for row in recipe.rows] == [
+        "nearest within, not recommended", "nearest that keeps enough", "all q8_0",
+    ]  # fmt: skip
+
+
+def test_bytes_are_told_as_megabytes():
+    found = searched(cost_in="bytes", budget=700e6, cost=690e6, measured_ms=None, floor=None)
+    (recipe, _) = (one for one in make_quality_page(quality(CELLS), None, None, found).sections if "ecipe" in one.title)
+    assert recipe.intro.startswith("Within 700.0 MB: qkv q8_0, o q4_0, 690.0 MB. 23 recipes")
+
+
+def test_recorded_codes_are_heard_where_they_were():
+    cell = judged("kv_q8_0", 0.92, audio=AudioDistance(seconds=4.0, cosine=0.9992, rmse=0.0038, mel_db=1.25))
+    (section,) = (one for one in make_quality_page(quality([cell])).sections if "as sound" in one.title)
+    assert list(section.rows[0]) == ["kv_q8_0", "4.00", "0.999200", "0.00380", "1.25"]
+    assert not [one for one in make_quality_page(quality(CELLS)).sections if "as sound" in one.title]
 
 
 def test_what_failed_stands_there_with_its_reason():

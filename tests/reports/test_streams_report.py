@@ -55,6 +55,25 @@ def test_what_went_wrong_or_was_disturbed_is_told_in_one_line():
     ]
 
 
+def test_calls_of_more_frames_than_the_golden_has_are_told_once():
+    points = [point(1), *(point(batch, 100.0, golden_frames=10) for batch in (8, 10, 16, 64))]
+    others = [point(16, 100.0, "kv_f16", golden_frames=10), point(8, 100.0, "kv_q8_0", golden_frames=4)]
+    notes = stream_notes(Streams(points=[*points, *others]))
+    assert [note.split(":")[0] for note in notes] == [
+        "The golden has 4 frames (kv_q8_0)", "The golden has 10 frames (kv_bf16, kv_f16)",
+    ]  # fmt: skip
+    assert "a call of 8 has some of them more than once" in notes[0]
+    assert "a call of 16 and of 64 has" in notes[1]
+    assert stream_notes(Streams(points=[point(1), point(64)])) == []
+
+
+def test_many_notes_are_folded_behind_the_first():
+    points = [point(2, 70.0, f"kv_{number}", disturbed=["stolen"]) for number in range(9)]
+    html = render_html(page(Streams(points=points)))
+    assert "<summary>5 more</summary>" in html
+    assert html.count("disturbed: stolen") == 9
+
+
 def test_a_chart_for_each_cell_that_was_timed_with_several():
     lone = [point(1, variant="kv_f16"), wrong(2).model_copy(update={"variant": "kv_f16"})]
     charts = stream_charts(Streams(points=[*STREAMS.points, *lone]))

@@ -1,0 +1,80 @@
+"""The command ``formats``: which block formats would be worth a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from bench.cli_options import Golden, Model
+from bench.cli_recipe import Codes, Hidden
+from bench.records.format_table import FormatTable
+from cplab.cachedir import replacing, require_writable
+from cplab.commandline import GOOD, MOST_THREADS, console, size_pool
+
+
+def formats(
+    model: Model = "synthetic:0.6b",
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", "-t", help="Team size; default: this machine's cores.", min=1, max=MOST_THREADS),
+    ] = None,
+    golden: Golden = None,
+    frames: Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)] = None,
+    codes: Codes = None,
+    hidden: Hidden = None,
+    fit: Annotated[
+        str, typer.Option("--fit", metavar="FRAMES", help="Of the fitted Q4_0: seeded, or a golden's file.")
+    ] = "seeded",
+    json: Annotated[Path | None, typer.Option("--json", help="Write the table there.")] = None,
+) -> int:
+    """Hold GGUF's block formats against each other: bytes a frame and what is lost, kernel or not."""
+    if json is not None:
+        require_writable(json)
+    from bench.compare_run import home_threads
+
+    count = threads or home_threads()
+    size_pool(count)
+
+    from bench.quality.format_table import format_table
+    from bench.quality.trials_of import subject
+    from cplab.input_energy import input_energies
+
+    with console.status("float32, as the model has it") as status:
+        on = subject(model, golden, frames, codes, hidden, None, count)
+        own = on.trials.model
+        found = format_table(own, on.trials.truth, input_energies(own, fit), on.about, on.warning, status.update)
+    print_formats(found)
+    if json is not None:
+        with replacing(json) as temporary:
+            temporary.write_text(found.model_dump_json(by_alias=True, indent=1) + "\n", encoding="utf-8")
+    return GOOD
+
+
+def print_formats(found: FormatTable) -> None:
+    """A row for each format, the warning first."""
+    if found.warning:
+        console.print(found.warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    title = f"{found.model.name}: {found.frames} frames, codes pinned, every matrix in one format"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    table.add_column("format", no_wrap=True)
+    for heading in ("bits", "MB a frame", "KL mean", "agreement", "rmse"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("no larger and nearer", overflow="fold")
+    for row in found.rows:
+        lost = row.lost
+        share = lost.agreement
+        table.add_row(
+            row.format,
+            f"{row.bits_per_weight:.2f}",
+            f"{row.bytes_per_frame / 1e6:.1f}",
+            f"{lost.non_finite} rows not finite" if lost.kl is None else f"{lost.kl.value:.3g}",
+            f"{100 * share.value:.1f} % [{100 * share.lo:.1f}, {100 * share.hi:.1f}]",
+            "-" if lost.rmse is None else f"{lost.rmse.value:.3g}",
+            ", ".join(row.beaten_by) or "none: on the front",
+        )
+    console.print(table)
+    for name, reason in found.left_out.items():
+        console.print(f"{name}: {reason}", highlight=False, markup=False, soft_wrap=True)
