@@ -135,6 +135,9 @@ def speculation(
     model: Model = "synthetic:0.6b-predictable",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
     shares: Annotated[str, typer.Option(help="Shares of drafts that hold, 0..1.")] = "",
+    drafter: Annotated[
+        str, typer.Option(help="What drafts: later heads, or the model in a format of fewer bytes (q4_0, q8_0).")
+    ] = "heads",
     out: Annotated[
         Path | None, typer.Option("--out", help="A run's folder: keep the curve there, and bench report shows it.")
     ] = None,
@@ -156,13 +159,16 @@ def speculation(
         require_place(out)
     weights = load_model(model)
     try:
-        plain, points = measured_curve(weights, format, threads, rounds, wanted)
+        curve = measured_curve(weights, format, threads, rounds, wanted, drafter)
     except GateFailedError as error:
         fail(str(error))
         return GATE_FAILED
-    show(plain, points, format, f"speculation over {format} on {threads} threads, {model}")
+    drafted = "" if drafter == "heads" else f", drafts by {drafter}"
+    show(curve, format, f"speculation over {format}{drafted} on {threads} threads, {model}")
     if out is not None:
-        kept = keep_curve(out, weights, f"spec_{format}", f"kv_{format}", threads, rounds, plain, points)
+        kept = keep_curve(
+            out, weights, curve.variant, f"kv_{format}", threads, rounds, curve.plain_ms, curve.points
+        )
         console.print(str(kept), highlight=False, soft_wrap=True)
     return GOOD
 

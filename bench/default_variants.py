@@ -5,7 +5,8 @@ out, told with the reason, and measured as soon as it is named:
 
 * as stored, where every matrix of the model is in one format: that format has its own variant;
 * weights wider than the model stores them: the same bits come of fewer bytes;
-* drafts by later heads of a seeded model: its heads have learnt nothing of each other.
+* drafts by later heads of a seeded model: its heads have learnt nothing of each other;
+* drafts by a second copy of the model: how often its own rounding lets them hold is known from its fidelity.
 """
 
 from __future__ import annotations
@@ -53,4 +54,6 @@ def _reason(variant: Variant, model: Model, from_file: bool) -> str:
         return "no weight of the model is stored in float32: the same bits come of fewer bytes"
     if variant.drafter == HEADS and model.synthetic and not synthetic.predicts_ahead(model.name):
         return "heads of seeded weights have learnt nothing of later codes"
+    if variant.drafter not in ("", HEADS):
+        return f"drafts of a second copy hold as often as its rounding lets them, which kv_{variant.drafter} tells"
     return ""

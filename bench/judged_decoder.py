@@ -18,7 +18,13 @@ GATE_FRAMES = 2
 
 
 def judged_decoder(
-    kind: Callable[..., Decoder], prefix: str, format_name: str, model: Model, threads: int, **options: Any
+    kind: Callable[..., Decoder],
+    prefix: str,
+    format_name: str,
+    model: Model,
+    threads: int,
+    suffix: str = "",
+    **options: Any,
 ) -> CodePredictor:
     """A decoder that has passed its gate.
 
@@ -28,6 +34,7 @@ def judged_decoder(
         format_name: how it holds the weights.
         model: the weights.
         threads: team size.
+        suffix: what it is called behind that.
         options: for ``kind``.
 
     Raises:
@@ -35,7 +42,7 @@ def judged_decoder(
     """
     build = partial(kind, format=format_name, **options)
     law = format_name if format_named(format_name).blocks is not None else "f32"
-    name = f"{prefix}_{format_name}"
+    name = f"{prefix}_{format_name}{suffix}"
     cell = gate_cell(Variant(name, format_name, law, "exact", build, "", "", ""), model, threads, frames=GATE_FRAMES)
     if not cell.report.passed:
         raise GateFailedError(f"{name} x {threads}: {cell.report.detail()}; nothing was timed")

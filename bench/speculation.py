@@ -1,8 +1,8 @@
 """What exact speculation is worth: speed beside the plain decoder as a curve over the share of drafts that hold.
 
 On seeded weights nothing is learnt, so drafts are handed in of which a set share is right; everything else is real: the
-passes over several tokens, the draft heads (run for their cost alone), verifying, and the controller, which has a state
-of its own for each share and some frames to learn before anything is timed. A last row has the model's own drafts. How
+passes over several tokens, the drafter (run for its cost alone), verifying, and the controller, which has a state of
+its own for each share and some frames to learn before anything is timed. A last row has the drafter's own drafts. How
 often those hold on a trained checkpoint is for its owner to measure: give it as the model.
 """
 
@@ -29,7 +29,7 @@ from cplab.sources import synthetic
 from cplab.speculation.acceptance import Acceptance
 from cplab.speculation.decoder import SpeculativeDecoder
 from cplab.speculation.draft_length import DraftLength
-from cplab.variant import CodePredictor
+from cplab.variant import HEADS, CodePredictor
 
 #: Shares of drafts that hold.
 SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -42,9 +42,9 @@ class CurvePoint:
     """One share of drafts that hold.
 
     Attributes:
-        share: that was set; None for the model's own drafts.
+        share: that was set; None for the drafter's own drafts.
         held: share of the compared drafts that held, in the timed frames.
-        codes_per_pass: over all passes of the timed frames, each frame's first among them, which has no drafts.
+        codes_per_pass: over all passes of the timed frames, each frame's first among them.
         passes_per_frame: the same, as passes.
         ms: of a frame.
         speedup: over the plain decoder of the same format, paired by round.
@@ -58,6 +58,23 @@ class CurvePoint:
     speedup: Ratio
 
 
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve.
+
+    Attributes:
+        variant: whose it is.
+        plain_ms: milliseconds of a frame of the plain decoder.
+        points: shares that were set, then the drafter's own drafts.
+        draft: what a draft took, in passes over the layers with one token: one pays where it holds more often.
+    """
+
+    variant: str
+    plain_ms: Interval
+    points: list[CurvePoint]
+    draft: float
+
+
 @dataclass(slots=True)
 class _Point:
     """What one share's frames have taught and taken."""
@@ -68,22 +85,33 @@ class _Point:
 
 
 def measured_curve(
-    model: Model, format_name: str, threads: int, rounds: int, shares: Sequence[float] = SHARES
-) -> tuple[Interval, list[CurvePoint]]:
+    model: Model,
+    format_name: str,
+    threads: int,
+    rounds: int,
+    shares: Sequence[float] = SHARES,
+    drafter: str = HEADS,
+) -> Curve:
     """Time a frame of the plain decoder, and of the speculative one for each share, in turn in every round.
 
-    Returns:
-        Milliseconds of a plain frame, and the points.
+    Args:
+        model: the weights.
+        format_name: how the decoders hold them.
+        threads: team size.
+        rounds: of timed frames.
+        shares: of drafts that hold.
+        drafter: `HEADS`, or the format of the model that drafts.
 
     Raises:
         GateFailedError: a decoder is wrong, before anything is timed or in a timed frame.
     """
     model.check_finite()
     plain = judged_decoder(Decoder, "kv", format_name, model, threads)
-    speculative = judged_decoder(SpeculativeDecoder, "spec", format_name, model, threads)
+    suffix = "" if drafter == HEADS else f"_{drafter}"
+    speculative = judged_decoder(SpeculativeDecoder, "spec", format_name, model, threads, suffix, drafter=drafter)
     assert isinstance(speculative, SpeculativeDecoder)
-    passes, head_share = model.spec.passes, speculative.length.head
-    points = {s: _Point(DraftLength(passes, head_share), Acceptance(passes)) for s in (*shares, None)}
+    variant, passes = f"spec_{format_name}{suffix}", model.spec.passes
+    points = {share: _Point(speculative.new_length(), Acceptance(passes)) for share in (*shares, None)}
     plain_ms: dict[int, list[float]] = {}
     random = np.random.default_rng(0)
     for number in range(-LEARNING, rounds):
@@ -99,10 +127,15 @@ def measured_curve(
             with _drafts(speculative, codes, share, random):
                 found, ms = _timed(speculative, hidden, cb0)
             if not np.array_equal(found, codes):
-                raise GateFailedError(f"spec_{format_name}: other codes than kv_{format_name}; its times mean nothing")
+                raise GateFailedError(f"{variant}: other codes than kv_{format_name}; its times mean nothing")
             if number >= 0:
                 point.ms[number] = [ms]
-    return median_of_rounds(list(plain_ms.values())), [_told(share, point, plain_ms) for share, point in points.items()]
+    return Curve(
+        variant,
+        median_of_rounds(list(plain_ms.values())),
+        [_told(share, point, plain_ms) for share, point in points.items()],
+        float(np.median([point.length.drafts.draft() for point in points.values()])),
+    )
 
 
 def _timed(
@@ -139,12 +172,12 @@ def _told(share: float | None, point: _Point, plain_ms: dict[int, list[float]]) 
     )
 
 
-def show(plain_ms: Interval, points: list[CurvePoint], format_name: str, title: str) -> None:
+def show(curve: Curve, format_name: str, title: str) -> None:
     """Print the curve as a table."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for heading in ("right", "held", "codes a pass", "passes", "ms a frame", f"x kv_{format_name}"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for point in points:
+    for point in curve.points:
         table.add_row(
             "own" if point.share is None else f"{point.share:.2f}",
             f"{point.held:.2f}",
@@ -154,9 +187,11 @@ def show(plain_ms: Interval, points: list[CurvePoint], format_name: str, title: 
             f"{point.speedup.ratio:.2f} [{point.speedup.lo:.2f}, {point.speedup.hi:.2f}]",
         )
     console.print(table)
+    plain_ms = curve.plain_ms
     console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
     told = (
-        "right: share of drafts that are right, as set; own: the model's own drafts. How often those of a trained "
+        f"A draft takes {curve.draft:.2f} passes over the layers here: one pays where more than {curve.draft:.0%} hold. "
+        "right: share of drafts that are right, as set; own: the drafter's own drafts. How often those of a trained "
         "checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
     )
     console.print(told, style="dim", highlight=False, markup=False, soft_wrap=True)

@@ -68,7 +68,7 @@ def drafts_of(
         return None
     curves, words = curve_words(summary, speculation, counted[0][0])
     return Drafts(
-        words=_words(summary),
+        words=_words(summary, {counts.drafter for _, counts in counted}),
         table=FigureTable(HEADINGS, [_row(summary, cell, counts) for cell, counts in counted]),
         charts=_charts(counted),
         curve=curve_chart(curves),
@@ -77,10 +77,18 @@ def drafts_of(
     )
 
 
-def _words(summary: Summary) -> list[str]:
+def _words(summary: Summary, drafters: set[str]) -> list[str]:
     found = ["Each worker learns anew how many drafts are worth their price; frames in which it does so count too."]
+    copies = sorted(drafters - {"heads"})
+    if copies:
+        found.append(
+            f"Where the model in {' or '.join(one_line(name, 20) for name in copies)} drafts, drafts hold as often as "
+            "rounding leaves the model's own code, also of seeded weights; each costs a pass of that model."
+        )
     if not summary.model.synthetic:
         return [*found, "These are this checkpoint's own drafts, on the golden's frames."]
+    if "heads" not in drafters:
+        return found
     made = "predictable" in summary.model.name
     learnt = (
         "These weights are seeded, and made so that many codes can be told ahead: that says nothing of a checkpoint."
@@ -114,10 +122,10 @@ def _charts(counted: Sequence[tuple[CellSummary, DraftCounts]]) -> list[SmallCha
 
 
 def _chart(number: int, cell: CellSummary, counts: DraftCounts) -> SmallChart:
-    """Bars from CB2 on, as the first code is never guessed; a codebook of which no draft was compared has none."""
+    """Bars from the first codebook on that is ever guessed; one of which no draft was compared has none."""
     figure, axes = new_axes(WIDTH, HEIGHT, 44, 14, 10, 44)
     last = len(counts.asked)
-    axes.set_xlim(1.4, last + 0.6)
+    axes.set_xlim(counts.first + 0.4, last + 0.6)
     axes.set_ylim(0, 100)
     compared = [(at + 1, 100 * share) for at, share in enumerate(counts.acceptance) if share is not None]
     axes.bar([at for at, _ in compared], [100] * len(compared), width=0.8, color=FAINT, linewidth=0)
@@ -125,7 +133,7 @@ def _chart(number: int, cell: CellSummary, counts: DraftCounts) -> SmallChart:
         [at for at, _ in compared], [share for _, share in compared], width=0.8, linewidth=0,
         color=EXACT if cell.exact else OTHER,
     )  # fmt: skip
-    axes.xaxis.set_major_locator(FixedLocator(range(2, last + 1, 1 if last < 8 else 2)))
+    axes.xaxis.set_major_locator(FixedLocator(range(counts.first + 1, last + 1, 1 if last < 8 else 2)))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
     axes.tick_params(labelsize=11, length=0, pad=5)
     axes.set_xlabel("codebook")

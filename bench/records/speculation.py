@@ -21,15 +21,22 @@ class DraftCounts(Frozen):
     Frames in which draft lengths are learnt count too: every timed worker is a process that begins to learn anew.
 
     Attributes:
+        drafter: ``heads``, or the format of the model that drafts.
         passes: of all frames together.
         asked: drafts that were compared, by codebook from CB1 on; those that no pass took in too.
         held: those of them that were right.
     """
 
+    drafter: str = "heads"
     frames: int
     passes: float
     asked: list[int]
     held: list[int]
+
+    @property
+    def first(self) -> int:
+        """The first codebook, from 0 on, that is ever drafted: heads cannot tell the first code of a frame."""
+        return 0 if self.asked[0] else 1
 
     @property
     def codes_per_pass(self) -> float:
@@ -55,6 +62,7 @@ def draft_counts(records: Iterable[CellRecord]) -> DraftCounts | None:
     asked, held = ([sum(column) for column in zip(*(facts[name] for facts in told), strict=True)] for name in
                    ("asked", "held"))  # fmt: skip
     return DraftCounts(
+        drafter=told[0].get("drafter", "heads"),  # records of before there was another have none
         frames=sum(facts["frames"] for facts in told),
         passes=sum(facts["passes_per_frame"] * facts["frames"] for facts in told),
         asked=asked,
@@ -66,9 +74,9 @@ class CurvePoint(Frozen):
     """One share of drafts that hold.
 
     Attributes:
-        share: that was set; None for the model's own drafts.
+        share: that was set; None for the drafter's own drafts.
         held: share of the compared drafts that held.
-        codes_per_pass: over all passes, each frame's first among them, which has no drafts.
+        codes_per_pass: over all passes, each frame's first among them.
         passes_per_frame: the same, as passes.
         ms: of a frame.
         speedup: over the plain decoder, paired by round.
@@ -86,7 +94,7 @@ class SpeculationCurve(Frozen):
     """Speed of a speculative decoder over the share of its drafts that hold, as ``bench speculation`` measured it.
 
     Attributes:
-        variant: ``spec_bf16``.
+        variant: ``spec_bf16``, or ``spec_bf16_q4_0`` where a model in q4_0 drafts.
         plain: what it was timed beside in every round, ``kv_bf16``.
         model: its name; ``digest`` is of its weights.
         cpu: the CPU's model, as in ``machine.json``.

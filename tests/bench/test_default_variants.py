@@ -40,6 +40,8 @@ def test_a_seeded_model_is_one_format_stored_in_16_bits_and_its_heads_know_nothi
         ("numpy_f32", "stored in float32"),
         ("spec_bf16", "learnt nothing"),
         ("spec_bf12", "learnt nothing"),
+        ("spec_bf16_q4_0", "kv_q4_0 tells"),
+        ("spec_bf16_q8_0", "kv_q8_0 tells"),
     ]:
         assert why in found[name]
     assert not {"kv_bf12", "kv_bf16", "kv_f16", "kv_q8_0", "kv_q4_0", "recompute_f16", "recompute_q8_0"} & set(found)
@@ -47,11 +49,19 @@ def test_a_seeded_model_is_one_format_stored_in_16_bits_and_its_heads_know_nothi
 
 
 def test_heads_that_tell_later_codes_are_measured():
-    assert not [name for name in left_out("synthetic:tiny-predictable") if name.startswith("spec_b")]
+    assert not {"spec_bf16", "spec_bf12", "spec_f16", "spec_q8_0"} & left_out("synthetic:tiny-predictable").keys()
 
 
 def test_a_file_may_be_a_mix_and_its_heads_may_have_learnt(tmp_path):
-    assert set(left_out(stored(tmp_path / "cp.gguf", "bf16"))) == {"kv_f32", "recompute_f32", "numpy_f32"}
+    found = left_out(stored(tmp_path / "cp.gguf", "bf16"))
+    assert {name for name in found if "copy" not in found[name]} == {"kv_f32", "recompute_f32", "numpy_f32"}
+
+
+def test_drafts_by_a_second_copy_are_measured_where_they_are_named(tmp_path):
+    copies = {one.name for one in EVERYTHING if one.drafter in ("q4_0", "q8_0")}
+    assert copies == {"spec_bf16_q4_0", "spec_bf16_q8_0", "spec_bf12_q4_0"}
+    for model in ("synthetic:tiny", "synthetic:tiny-predictable", stored(tmp_path / "cp.gguf", "bf16")):
+        assert copies <= left_out(model).keys()
 
 
 def test_float32_weights_are_measured_as_they_are_stored(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,10 @@ def short(monkeypatch):
 
 @pytest.mark.usefixtures("short")
 def test_each_share_has_a_point_and_the_models_own_drafts_are_the_last():
-    plain, points = speculation.measured_curve(load_model(MODEL), "bf16", 1, 12, [0.0, 1.0])
+    curve = speculation.measured_curve(load_model(MODEL), "bf16", 1, 12, [0.0, 1.0])
+    plain, points = curve.plain_ms, curve.points
+    assert curve.variant == "spec_bf16"
+    assert 0 < curve.draft < 0.5
     assert [point.share for point in points] == [0.0, 1.0, None]
     assert [point.held for point in points[:2]] == [0.0, 1.0]
     assert 0.6 < points[2].held < 0.9
@@ -44,6 +49,26 @@ def test_the_command_prints_a_row_for_each(capsys):
     assert "speculation over q8_0 on 1 threads" in out
     assert [line.split()[0] for line in out.splitlines()[2:5]] == ["0.00", "0.50", "own"]
     assert "for its owner to measure" in out
+
+
+@pytest.mark.usefixtures("short")
+def test_a_model_that_drafts_has_its_curve_and_what_a_draft_takes(capsys):
+    from bench.cli import app
+
+    arguments = ["speculation", "--model", MODEL, "-t", "1", "--rounds", "3", "--shares", "0,1", "--drafter", "q4_0"]
+    assert run(app, arguments) == GOOD
+    out = capsys.readouterr().out
+    assert "speculation over bf16, drafts by q4_0 on 1 threads" in out
+    assert [line.split()[0] for line in out.splitlines()[2:5]] == ["0.00", "1.00", "own"]
+    takes, pays = re.search(r"A draft takes ([\d.]+) passes.* more than (\d+)%", out.replace("\n", " ")).groups()
+    assert abs(100 * float(takes) - int(pays)) <= 1
+
+
+def test_a_drafter_that_is_no_format_is_one_line(capsys):
+    from bench.cli import app
+
+    assert run(app, ["speculation", "--model", MODEL, "-t", "1", "--drafter", "q9"]) == WRONG_USE
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("short")
@@ -113,3 +138,5 @@ def test_a_note_sums_over_workers():
     note = speculation_note([record(first), record(second), record(None)])
     assert note == "1.33 codes a pass, 2.2 passes a frame; drafts held, by codebook from 2 on: 0.75 -"
     assert speculation_note([record(None)]) == ""
+    from_the_first = {"frames": 10, "passes_per_frame": 1.5, "asked": [4, 4, 0], "held": [1, 4, 0]}
+    assert "from 1 on: 0.25 1.00 -" in speculation_note([record(from_the_first)])

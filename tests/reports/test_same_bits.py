@@ -127,6 +127,27 @@ def test_whose_acceptance_it_is_is_said_plainly():
     assert "this checkpoint's own drafts" in real
 
 
+def test_drafts_by_a_quantised_copy_are_told_apart_from_those_of_heads():
+    name = "spec_bf16_q8_0"
+    run = summary(
+        [cell("kv_bf16", 2, 66.0), cell(name, 2, 52.0)],
+        comparisons=[compared("kv_bf16", name, 1.27)], model={"name": "synthetic:0.6b", "synthetic": True},
+    )  # fmt: skip
+    records = [
+        one.model_copy(update={"facts": {"speculation": drafted() | {"drafter": "q8_0", "asked": [20] * 15, "held": [18] * 15}}})
+        if one.variant == name
+        else one
+        for one in exact_records(run)
+    ]  # fmt: skip
+    drafts = same_bits(run, records).drafts
+    assert rows_of(drafts.table)["spec_bf16_q8_0 × 2"]["speed over plain"].startswith("1.27×")
+    words = " ".join(drafts.words)
+    assert "the model in q8_0 drafts" in words
+    assert "learnt nothing" not in words
+    described = re.search(r"<desc[^>]*>(.*?)</desc>", drafts.charts[0].svg)[1]
+    assert re.findall(r"CB\d+", described) == [f"CB{at}" for at in range(1, 16)]
+
+
 def test_a_run_of_quantised_speculation_has_its_drafts():
     cells = [cell(f"{kind}_q8_0", 2, 28.0, format="q8_0", arithmetic="q8_0", exact=False) for kind in ("kv", "spec")]
     run = summary(cells, comparisons=[compared("kv_q8_0", "spec_q8_0", 1.2)])
