@@ -166,9 +166,7 @@ def speculation(
     drafted = "" if drafter == "heads" else f", drafts by {drafter}"
     show(curve, format, f"speculation over {format}{drafted} on {threads} threads, {model}")
     if out is not None:
-        kept = keep_curve(
-            out, weights, curve.variant, f"kv_{format}", threads, rounds, curve.plain_ms, curve.points
-        )
+        kept = keep_curve(out, weights, curve.variant, f"kv_{format}", threads, rounds, curve.plain_ms, curve.points)
         console.print(str(kept), highlight=False, soft_wrap=True)
     return GOOD
 

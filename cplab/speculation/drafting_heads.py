@@ -41,19 +41,23 @@ class DraftingHeads:
         self._offsets = np.ascontiguousarray(offsets, np.float32)
 
     def connect(self, plan: NDArray[np.int64], weights: StreamedWeights) -> None:
+        """Offsets, in the decoder's plan; heads are the decoder's own."""
         plan[p.OFFSETS], plan[p.OFFSET_DEPTHS] = self._offsets.ctypes.data, self._offsets.shape[1]
         self._weights = weights
 
     def begin(self, hidden: NDArray[np.float32], cb0: NDArray[np.float32], draws: Draws | None) -> None:
-        pass
+        """Nothing: heads read what the decoder's pass leaves."""
 
     def cost(self) -> HeadCost:
+        """A head by its bytes, for good."""
         return HeadCost(self._weights.head_share)
 
     def reads(self, code: int) -> list[WeightStream]:
+        """The code's head."""
         return [self._weights.head_streams[code]]
 
     def part_bytes(self, codes: list[int]) -> NDArray[np.int64]:
+        """Heads alone."""
         found = np.zeros(len(tracing.PARTS), np.int64)
         found[tracing.HEAD] = sum(s.rows * s.row_bytes for code in codes for s in self.reads(code))
         return found
@@ -69,10 +73,12 @@ class HeadCost:
         self._head = head_share
 
     def draft(self) -> float:
+        """A head."""
         return self._head
 
     def token(self) -> float:
+        """Nothing: there is nothing to catch up with."""
         return 0.0
 
     def learn(self, frame: DraftedFrame, one_ns: float) -> None:
-        pass
+        """Nothing: bytes tell."""

@@ -53,6 +53,7 @@ class DraftingModel(Decoder):
         self._fed = np.zeros(model.spec.passes, np.int32)
 
     def connect(self, plan: NDArray[np.int64], weights: StreamedWeights) -> None:
+        """Its plan's address, in the decoder's plan; the two share drafts and the team's words."""
         self._decoders_plan = plan
         plan[p.DRAFTER] = self._plan.ctypes.data
         self._plan[p.DRAFTS], self._plan[p.TEAM] = plan[p.DRAFTS], plan[p.TEAM]
@@ -60,17 +61,21 @@ class DraftingModel(Decoder):
         self._bytes_share = self._weights.pass_bytes / weights.pass_bytes
 
     def begin(self, hidden: NDArray[np.float32], cb0: NDArray[np.float32], draws: Draws | None) -> None:
+        """The frame's inputs, for its own passes; also whether drafts are handed in, and whether a trace is kept."""
         self._prepare(hidden, cb0, None, draws)
         for index in (p.DRAFTS_GIVEN, p.TRACE):
             self._plan[index] = self._decoders_plan[index]
 
     def cost(self) -> ModelCost:
+        """By bytes, until passes were timed."""
         return ModelCost(self._bytes_share)
 
     def reads(self, code: int) -> list[WeightStream]:
+        """A pass of its own, and the code's head."""
         return [*self._weights.pass_streams, self._weights.head_streams[code]]
 
     def part_bytes(self, codes: list[int]) -> NDArray[np.int64]:
+        """A pass for each draft."""
         found = self._weights.part_bytes(len(codes))
         found[tracing.HEAD] = sum(s.rows * s.row_bytes for s in (self._weights.head_streams[code] for code in codes))
         return found
@@ -93,12 +98,15 @@ class ModelCost:
         self._tokens: deque[float] = deque(maxlen=_TIMES_KEPT)
 
     def draft(self) -> float:
+        """A pass over one token, with its head."""
         return lower_quartile(self._drafts) if self._drafts else self._untimed
 
     def token(self) -> float:
+        """Each token more of the pass that catches up."""
         return lower_quartile(self._tokens) if self._tokens else _TOKEN
 
     def learn(self, frame: DraftedFrame, one_ns: float) -> None:
+        """Take in the times of a frame's drafts."""
         passes = frame.caught_up()
         self._idle = 0 if passes else self._idle + 1
         if self._idle == _FORGOTTEN_AFTER:

@@ -113,7 +113,7 @@ def test_lengths_stay_where_more_tokens_are_dear():
     ("machine", "frames"), [("heads", 10), ("heads, bf12", 20), ("q4_0", 60), ("q8_0", 200), ("q4_0, bf12", 200)]
 )
 def test_drafts_that_become_good_are_noticed(machine, frames):
-    """A model's are noticed late: to try one costs a third or half of a pass, and a two-hundredth of the time goes there."""
+    """A model's are noticed late: to try one costs a third or half of a pass, and that has a 200th of the time."""
     costs = MACHINES[machine]
     found = Machine(lambda frame, code: frame >= 100, costs).run(100 + frames + 30)
     assert found.passes[50:100] == [PASSES] * 50

@@ -1,15 +1,16 @@
-"""A quantised copy of the model drafts: what it says is what it would say alone, and the result is the exact model's."""
+"""A quantised copy of the model drafts: it says what it would say alone, and the result is the exact model's."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_models import HOT, forced_codes, inputs, projected_model, same_bits
+from small_models import HOT, forced_codes, inputs, projected_model, same_bits, with_tensors
 
 from cplab.decoder import Decoder
 from cplab.errors import UnpackableError
 from cplab.gate import judge
 from cplab.golden_making import golden_for
+from cplab.kernels import plan as p
 from cplab.sources import load_model
 from cplab.speculation.decoder import SpeculativeDecoder
 from cplab.speculation.draft_length import Lengths
@@ -126,8 +127,6 @@ def test_drafts_that_are_handed_in_are_what_the_drafter_goes_on_from(predictable
     _, logits = traced(Decoder(predictable, 1, format="q4_0"), *frames, forced=right)
     own = predictor.drafter._arrays
     drafted = [code for g in (0, 3, 6, 9, 12) for code in (g, g + 1)]
-    from cplab.kernels import plan as p
-
     assert same_bits(own[p.LOGITS][0, drafted], logits[0, drafted])
 
 
@@ -147,7 +146,9 @@ def test_a_drafter_that_is_not_asked_does_nothing(predictable):
             array[:] = np.nan
     before = {index: array.copy() for index, array in predictor.drafter._arrays.items()}
     predictor.predict(*inputs(predictable, 3))
-    assert all(np.array_equal(before[i], a, equal_nan=a.dtype.kind == "f") for i, a in predictor.drafter._arrays.items())
+    assert all(
+        np.array_equal(before[i], a, equal_nan=a.dtype.kind == "f") for i, a in predictor.drafter._arrays.items()
+    )
 
 
 # -- the result -------------------------------------------------------------------------------------------------------
@@ -254,9 +255,7 @@ def test_its_part_of_a_profile_is_told(predictable):
     quantised = Decoder(predictable, 1, format="q8_0").profile(*frames)
     # A draft before each pass but the last: as many as a plain frame of the drafter's has passes, less one.
     of_layers = slice(3, 8)
-    assert (
-        (drafting_laps.part_bytes - laps.part_bytes)[of_layers] * 15 == quantised.part_bytes[of_layers] * 14
-    ).all()
+    assert ((drafting_laps.part_bytes - laps.part_bytes)[of_layers] * 15 == quantised.part_bytes[of_layers] * 14).all()
 
 
 def test_records_name_the_drafter(predictable):
@@ -269,8 +268,6 @@ def test_records_name_the_drafter(predictable):
 
 
 def test_a_model_that_cannot_be_quantised_is_refused(predictable):
-    from small_models import with_tensors
-
     huge = predictable.f32("lm_head.3.weight").copy()
     huge[0, 0] = 1e20
     model = with_tensors(predictable, lm_head__3__weight=huge)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from made_up_runs import cell, records_of, summary
-from made_up_speculation import CPU, compared, curve, curves, exact_records, exact_run
+from made_up_speculation import CPU, compared, curve, curves, drafted, exact_records, exact_run
 
 from bench.records import Speculation
 from reports.html import render_html
@@ -133,8 +133,9 @@ def test_drafts_by_a_quantised_copy_are_told_apart_from_those_of_heads():
         [cell("kv_bf16", 2, 66.0), cell(name, 2, 52.0)],
         comparisons=[compared("kv_bf16", name, 1.27)], model={"name": "synthetic:0.6b", "synthetic": True},
     )  # fmt: skip
+    facts = {"speculation": drafted() | {"drafter": "q8_0", "asked": [20] * 15, "held": [18] * 15}}
     records = [
-        one.model_copy(update={"facts": {"speculation": drafted() | {"drafter": "q8_0", "asked": [20] * 15, "held": [18] * 15}}})
+        one.model_copy(update={"facts": facts})
         if one.variant == name
         else one
         for one in exact_records(run)
