@@ -191,7 +191,7 @@ def show(curve: Curve, format_name: str, title: str) -> None:
     console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
     told = (
         f"A draft takes {curve.draft:.2f} passes over the layers here: one pays where more than {curve.draft:.0%} "
-        "hold. right: share of drafts that are right, as set; own: the drafter's own drafts. How often those of a trained "
-        "checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
+        "hold. right: share of drafts that are right, as set; own: the drafter's own drafts. How often those of a "
+        "trained checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
     )
     console.print(told, style="dim", highlight=False, markup=False, soft_wrap=True)
