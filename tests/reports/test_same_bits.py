@@ -130,7 +130,7 @@ def test_whose_acceptance_it_is_is_said_plainly():
 def test_drafts_by_a_quantised_copy_are_told_apart_from_those_of_heads():
     name = "spec_bf16_q8_0"
     run = summary(
-        [cell("kv_bf16", 2, 66.0), cell(name, 2, 52.0)],
+        [cell("kv_bf16", 2, 66.0), cell(name, 2, 52.0, format="bf16")],
         comparisons=[compared("kv_bf16", name, 1.27)], model={"name": "synthetic:0.6b", "synthetic": True},
     )  # fmt: skip
     facts = {"speculation": drafted() | {"drafter": "q8_0", "asked": [20] * 15, "held": [18] * 15}}
