@@ -140,9 +140,11 @@ class SpeculativeDecoder(Decoder):
             self._frame += 1
         codes = super()._run(hidden, cb0, forced, *rest)
         times = arrays[p.LAYER_TIMES]
+        made, taken = arrays[p.DRAFTED][2:].copy()
         self._last = DraftedFrame(
             np.flatnonzero(times[:, 0]),
-            *arrays[p.DRAFTED][2:].copy(),
+            made,
+            taken,
             arrays[p.DRAFTS].copy(),
             (codes if forced is None else forced)[0].copy(),
             times[:, 1] - times[:, 0],
