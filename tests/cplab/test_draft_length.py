@@ -15,7 +15,7 @@ from cplab.speculation.drafting_model import ModelCost
 #: Passes over several tokens: of BF16 bound by memory up to four, then by arithmetic; of bf12, whose decoding is work
 #: beside reading, dearer from the second token on.
 BF16 = (0, 1, 1.03, 1.06, 1.08, 1.4, 1.5, 1.6, 1.73, 2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.1, 3.2)
-BF12 = (0, 1, 1.1, 1.2, 1.3, 1.6, 1.75, 1.9, 2.05, 2.4, 2.6, 2.8, 3.0, 3.2, 3.4, 3.5, 3.6)
+BF12 = (0, 1, 1.11, 1.22, 1.33, 1.7, 2.0, 2.3, 2.5, 2.8, 3.0, 3.3, 3.5, 3.7, 4.0, 4.2, 4.4)
 HEADS = Costs(BF16)
 MACHINES = {
     "heads": HEADS,
