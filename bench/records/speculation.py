@@ -67,11 +67,11 @@ class CurvePoint(Frozen):
 
     Attributes:
         share: that was set; None for the model's own drafts.
-        held: share of the compared drafts that held.
-        codes_per_pass: over all passes, each frame's first among them, which has no drafts.
+        held: share of the compared drafts that held, in the timed frames.
+        codes_per_pass: over all passes of the timed frames, each frame's first among them, which has no drafts.
         passes_per_frame: the same, as passes.
         ms: of a frame.
-        speedup: over the plain decoder, paired by round.
+        speedup: over the plain decoder of the same format, paired by round.
     """
 
     share: float | None
