@@ -8,21 +8,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from bench.cli_options import Golden, Model
-from bench.cli_recipe import Codes, Hidden
+from bench.cli_options import Golden, Model, TeamSize
+from bench.cli_recipe import Codes, Frames, Hidden, sized, write_record
 from bench.records.format_table import FormatTable
-from cplab.cachedir import replacing, require_writable
-from cplab.commandline import GOOD, MOST_THREADS, console, size_pool
+from cplab.cachedir import require_writable
+from cplab.commandline import GOOD, console
 
 
 def formats(
     model: Model = "synthetic:0.6b",
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", "-t", help="Team size; default: this machine's cores.", min=1, max=MOST_THREADS),
-    ] = None,
+    threads: TeamSize = None,
     golden: Golden = None,
-    frames: Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)] = None,
+    frames: Frames = None,
     codes: Codes = None,
     hidden: Hidden = None,
     fit: Annotated[
@@ -33,10 +30,7 @@ def formats(
     """Hold GGUF's block formats against each other: bytes a frame and what is lost, kernel or not."""
     if json is not None:
         require_writable(json)
-    from bench.compare_run import home_threads
-
-    count = threads or home_threads()
-    size_pool(count)
+    count = sized(threads)
 
     from bench.quality.format_table import format_table
     from bench.quality.trials_of import subject
@@ -48,8 +42,7 @@ def formats(
         found = format_table(own, on.trials.truth, input_energies(own, fit), on.about, on.warning, status.update)
     print_formats(found)
     if json is not None:
-        with replacing(json) as temporary:
-            temporary.write_text(found.model_dump_json(by_alias=True, indent=1) + "\n", encoding="utf-8")
+        write_record(json, found)
     return GOOD
 
 

@@ -14,6 +14,7 @@ from bench.cli_options import (
     Model,
     Out,
     Seed,
+    TeamSize,
     Threads,
     TimeoutS,
     Variants,
@@ -21,7 +22,7 @@ from bench.cli_options import (
     options_for,
 )
 from cplab.cachedir import require_writable
-from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, WRONG_USE, console, positive_list
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, positive_list
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
@@ -184,9 +185,7 @@ def _show(outcome: Outcome) -> int:
 def compare(
     a: Annotated[str, typer.Argument(help="A run (folder or file), a variant, or a variant's revision: NAME@REV.")],
     b: Annotated[str, typer.Argument(help="The same kind of thing: what is judged beside A.")],
-    threads: Annotated[
-        int | None, typer.Option("--threads", "-t", help="Team size; default: the cores.", min=1, max=MOST_THREADS)
-    ] = None,
+    threads: TeamSize = None,
     model: Model = "synthetic:0.6b",
     rounds: Annotated[
         int | None, typer.Option(help="Rounds; default: 12, or until the answer is narrow.", min=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cplab.commandline import MOST_THREADS
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
@@ -14,8 +15,14 @@ if TYPE_CHECKING:
     from cplab.variant import Variant
 
 Model = Annotated[str, typer.Option("--model", help="A checkpoint's folder, a GGUF file, or synthetic:0.6b.")]
-Variants = Annotated[str, typer.Option("--variants", help="Names, separated by commas; default: all.")]
+Variants = Annotated[
+    str, typer.Option("--variants", help="Names, separated by commas; default: all (a sweep: all that suit the model).")
+]
 Threads = Annotated[str, typer.Option("--threads", help="Such as 1,2,4 or 1-8; default: this machine's own list.")]
+TeamSize = Annotated[
+    int | None,
+    typer.Option("--threads", "-t", help="Team size; default: this machine's cores.", min=1, max=MOST_THREADS),
+]
 Golden = Annotated[Path | None, typer.Option("--golden", help="A golden file; default: the one of these weights.")]
 Files = Annotated[
     list[Path] | None, typer.Option("--variant-file", help="A Python file with a variant that is not installed.")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bench.cli_options import Files, Golden, Model, TimeoutS
+from bench.cli_options import Files, Golden, Model, TeamSize, TimeoutS
 from bench.cli_recipe import Fit, Formats, Grain, LeastAgreement, sensitivity
 from cplab.cachedir import replacing, require_writable
-from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console
+from cplab.commandline import GATE_FAILED, GOOD, console
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def quality(
     variants: Annotated[
         str, typer.Option(help="Names, separated by commas, or all; default: one of each quantised law.")
     ] = "",
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", "-t", help="Team size; default: this machine's cores.", min=1, max=MOST_THREADS),
-    ] = None,
+    threads: TeamSize = None,
     golden: Golden = None,
     frames: Annotated[int | None, typer.Option(help="Frames of the golden; default: all.", min=1)] = None,
     rollout: Annotated[int, typer.Option(help="Frames of the rollout; 0: none.", min=0)] = 500,

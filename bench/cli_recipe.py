@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bench.cli_options import Golden, Model
+from bench.cli_options import Golden, Model, TeamSize
 from cplab.cachedir import replacing, require_writable
-from cplab.commandline import GATE_FAILED, GOOD, MOST_THREADS, console, size_pool
+from cplab.commandline import GATE_FAILED, GOOD, console, size_pool
 from cplab.errors import BadInputError
 
 if TYPE_CHECKING:
-    from bench.records.recipe import RecipeFound, Sensitivity
+    from bench.records.measured import Frozen
 
 Formats = Annotated[str, typer.Option(help="That matrices may get, besides their own.")]
 Grain = Annotated[
     Literal["class", "matrix"], typer.Option(help="What is given a format as one: a class, or each layer's and head.")
 ]
+Frames = Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)]
 Codes = Annotated[Path | None, typer.Option("--codes", help="A .npy of recorded codes, [frames, 16], to pin instead.")]
 Fit = Annotated[
     str | None,
@@ -41,12 +42,9 @@ def recipe(
     budget_mb: Annotated[float | None, typer.Option(help="Megabytes that a frame streams.", min=0)] = None,
     formats: Formats = "q8_0,q4_0",
     grain: Grain = "class",
-    threads: Annotated[
-        int | None,
-        typer.Option("--threads", "-t", help="Team size; default: this machine's cores.", min=1, max=MOST_THREADS),
-    ] = None,
+    threads: TeamSize = None,
     golden: Golden = None,
-    frames: Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)] = None,
+    frames: Frames = None,
     codes: Codes = None,
     hidden: Hidden = None,
     fit: Fit = None,
@@ -62,7 +60,7 @@ def recipe(
     for path in (output, json):
         if path is not None:
             require_writable(path)
-    count = _sized(threads)
+    count = sized(threads)
 
     from bench.quality.costs import Costs, frame_ms, measured_costs
     from bench.quality.floor import floor_of, recommended
@@ -110,7 +108,7 @@ def recipe(
     )
     print_recipe(found)
     if json is not None:
-        _write(json, _as_json(found))
+        write_record(json, found)
     if not found.recommended or (naive is not None and not naive.passed):
         return GATE_FAILED
     text = Recipe(found.chosen.formats).text()
@@ -133,7 +131,7 @@ def sensitivity(
     file: Path,
 ) -> int:
     """Quantise one class at a time, print what that loses and saves, and write it to ``file``; options as above."""
-    count = _sized(threads)
+    count = sized(threads)
 
     from bench.quality.sensitivity import sensitivity as measured
     from bench.quality.show_recipes import print_sensitivity
@@ -144,12 +142,13 @@ def sensitivity(
         on = subject(model, golden, frames, codes, hidden, fit, count)
         found = measured(on.trials, kinds, grain, on.about, on.warning, status.update)
     print_sensitivity(found)
-    _write(file, _as_json(found))
+    write_record(file, found)
     console.print(str(file), highlight=False, markup=False, soft_wrap=True)
     return GOOD
 
 
-def _sized(threads: int | None) -> int:
+def sized(threads: int | None) -> int:
+    """The team that was asked for, or this machine's cores; the process's pool is made as large."""
     from bench.compare_run import home_threads
 
     count = threads or home_threads()
@@ -157,8 +156,9 @@ def _sized(threads: int | None) -> int:
     return count
 
 
-def _as_json(found: RecipeFound | Sensitivity) -> str:
-    return found.model_dump_json(by_alias=True, indent=1) + "\n"
+def write_record(path: Path, found: Frozen) -> None:
+    """Write a record as JSON."""
+    _write(path, found.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,7 +1,7 @@
 """What a sweep measures where nobody named variants: those that this model could be served by, and why not the others.
 
-A gate and six rounds of a variant take half a minute. A variant for which the model itself says how it ends is left
-out, told with the reason, and measured as soon as it is named:
+Each variant costs a gate and its share of every round. One for which the model itself says how it ends is left out,
+told with the reason, and measured as soon as it is named:
 
 * as stored, where every matrix of the model is in one format: that format has its own variant;
 * weights wider than the model stores them: the same bits come of fewer bytes;
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cplab.formats import STORED
-from cplab.model import Model, is_streamed
+from cplab.model import is_streamed
 from cplab.sources import load_model, synthetic
 from cplab.variant import HEADS, Variant
 
@@ -34,26 +34,27 @@ def default_variants(known: list[Variant], model: str, files: Sequence[Path] = (
         cplab.errors.CplabError: there is no such model, or it cannot be read.
     """
     opened = load_model(model)
-    given, from_file = {path.resolve() for path in files}, Path(model).expanduser().is_file()
+    stored = {tensor.format.name for name, tensor in opened.tensors.items() if is_streamed(name)}
+    # Only a file may hold matrices in several formats.
+    uniform = not Path(model).expanduser().is_file()
+    knows_nothing = opened.synthetic and not synthetic.predicts_ahead(opened.name)
+    given = {path.resolve() for path in files}
     kept, left_out = [], []
     for one in known:
-        reason = "" if Path(one.source).resolve() in given else _reason(one, opened, from_file)
+        if Path(one.source).resolve() in given:
+            reason = ""
+        elif one.format == STORED and uniform:
+            reason = "the model is in one format, which has its own variant"
+        elif one.format == "f32" and not one.extra and "f32" not in stored:
+            reason = "no weight of the model is stored in float32: the same bits come of fewer bytes"
+        elif one.drafter == HEADS and knows_nothing:
+            reason = "heads of seeded weights have learnt nothing of later codes"
+        elif one.drafter not in ("", HEADS):
+            reason = f"drafts of a second copy hold as often as its rounding lets them, which kv_{one.drafter} tells"
+        else:
+            reason = ""
         if reason:
             left_out.append(f"{one.name}: {reason} ({_NAME_IT})")
         else:
             kept.append(one)
     return kept, left_out
-
-
-def _reason(variant: Variant, model: Model, from_file: bool) -> str:
-    """Why a variant is left out, or ""."""
-    if variant.format == STORED and not from_file:  # only a file may hold matrices in several formats
-        return "the model is in one format, which has its own variant"
-    stored = {tensor.format.name for name, tensor in model.tensors.items() if is_streamed(name)}
-    if variant.format == "f32" and not variant.extra and "f32" not in stored:
-        return "no weight of the model is stored in float32: the same bits come of fewer bytes"
-    if variant.drafter == HEADS and model.synthetic and not synthetic.predicts_ahead(model.name):
-        return "heads of seeded weights have learnt nothing of later codes"
-    if variant.drafter not in ("", HEADS):
-        return f"drafts of a second copy hold as often as its rounding lets them, which kv_{variant.drafter} tells"
-    return ""

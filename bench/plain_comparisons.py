@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.compare_cells import compare_within
-from bench.records import CellRecord, CellSummary, Comparison
-
-#: The same bits in 32 and in 16 bits a weight: what packing and speculation are held against.
-REFERENCES = ("kv_f32", "kv_bf16")
+from bench.records import PLAIN_VARIANTS, CellRecord, CellSummary, Comparison
 
 
 def plain_comparisons(
     records: Sequence[CellRecord], cells: Sequence[CellSummary], noise: float | None = None
 ) -> list[Comparison]:
-    """Every timed cell beside those of `REFERENCES` and the plain decoder of its own format that have its bits.
+    """Every timed cell beside those of `PLAIN_VARIANTS` and the plain decoder of its own format that have its bits.
 
     Args:
         records: of the run.
@@ -28,7 +25,7 @@ def plain_comparisons(
     timed = {(cell.variant, cell.threads): cell for cell in cells if cell.tier != "codes" and cell.cp_ms is not None}
     found = []
     for (variant, threads), cell in timed.items():
-        for name in dict.fromkeys((*REFERENCES, f"kv_{cell.format}")):
+        for name in dict.fromkeys((*PLAIN_VARIANTS, f"kv_{cell.format}")):
             plain = timed.get((name, threads))
             if plain is None or name == variant or not _same_bits(plain, cell):
                 continue

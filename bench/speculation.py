@@ -20,7 +20,7 @@ from rich.table import Table
 
 from bench.errors import GateFailedError
 from bench.judged_decoder import judged_decoder
-from bench.records import Interval, Ratio
+from bench.records import CurvePoint, Interval
 from bench.stats import median_of_rounds, paired_ratio
 from cplab.commandline import console
 from cplab.decoder import Decoder
@@ -35,27 +35,6 @@ from cplab.variant import HEADS, CodePredictor
 SHARES = (0.0, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 #: Frames before the first that is timed, in which draft lengths are learnt.
 LEARNING = 16
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """One share of drafts that hold.
-
-    Attributes:
-        share: that was set; None for the drafter's own drafts.
-        held: share of the compared drafts that held, in the timed frames.
-        codes_per_pass: over all passes of the timed frames, each frame's first among them.
-        passes_per_frame: the same, as passes.
-        ms: of a frame.
-        speedup: over the plain decoder of the same format, paired by round.
-    """
-
-    share: float | None
-    held: float
-    codes_per_pass: float
-    passes_per_frame: float
-    ms: Interval
-    speedup: Ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +142,12 @@ def _told(share: float | None, point: _Point, plain_ms: dict[int, list[float]]) 
     speedup = paired_ratio(point.ms, plain_ms)
     assert speedup is not None
     return CurvePoint(
-        share,
-        int(counts.held.sum()) / asked if asked else 0.0,
-        counts.frames * len(counts.asked) / counts.passes,
-        counts.passes / counts.frames,
-        median_of_rounds(list(point.ms.values())),
-        speedup,
+        share=share,
+        held=int(counts.held.sum()) / asked if asked else 0.0,
+        codes_per_pass=counts.frames * len(counts.asked) / counts.passes,
+        passes_per_frame=counts.passes / counts.frames,
+        ms=median_of_rounds(list(point.ms.values())),
+        speedup=speedup,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from bench.records import (
     UnreadableRecordError,
     read_speculation,
 )
-from bench.speculation import CurvePoint as MeasuredPoint
 from cplab import __version__
 from cplab.cachedir import replacing, require_writable
 from cplab.errors import CplabError
@@ -48,7 +46,7 @@ def keep_curve(
     threads: int,
     rounds: int,
     plain_ms: Interval,
-    points: Sequence[MeasuredPoint],
+    points: Sequence[CurvePoint],
 ) -> Path:
     """Write a curve into a folder, beside those of other variants and thread counts there.
 
@@ -82,7 +80,7 @@ def keep_curve(
         command=" ".join(["python -m bench", *sys.argv[1:]]),
         rounds=rounds,
         plain_ms=plain_ms,
-        points=[CurvePoint(**asdict(point)) for point in points],
+        points=list(points),
     )
     path = folder / SPECULATION_FILE
     with replacing(path) as temporary:

@@ -65,7 +65,7 @@ def recipe_words(found: RecipeFound) -> str:
     searched = f"{found.trials} recipes were measured on {found.frames} frames; the search is greedy."
     floor = found.floor
     if found.recommended:
-        named = _one_line(found.chosen)
+        named = found.chosen.named
         took = "" if found.measured_ms is None else f", measured {significant(found.measured_ms)} ms"
         told = f"Within {budget}: {named}, {cost(found.cost, found.cost_in)}{took}."
         if floor is not None:
@@ -74,7 +74,7 @@ def recipe_words(found: RecipeFound) -> str:
     least = "as much as was asked for" if floor is None else f"{percent(floor.least)} of the codes ({floor.source})"
     told = f"No recommendation: nothing that was measured within {budget} keeps {least}."
     if found.nearest is not None and found.nearest_cost is not None:
-        told += f" The nearest that does costs {cost(found.nearest_cost, found.cost_in)}: {_one_line(found.nearest)}."
+        told += f" The nearest that does costs {cost(found.nearest_cost, found.cost_in)}: {found.nearest.named}."
     return f"{told} {searched}"
 
 
@@ -96,10 +96,6 @@ def audio_rows(cells: list[QualityCell]) -> list[list[str]]:
 def cost(value: float, unit: str) -> str:
     """Milliseconds, or megabytes of so many bytes."""
     return f"{value:.2f} ms" if unit == "ms" else f"{value / 1e6:.1f} MB"
-
-
-def _one_line(trial: Trial) -> str:
-    return ", ".join(f"{unit} {kind}" for unit, kind in trial.formats.items()) or "the model as it is"
 
 
 def _kl(trial: Trial) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.records import CellRecord, CellSummary, Speculation, Summary, draft_counts
+from bench.records import PLAIN_VARIANTS, CellRecord, CellSummary, Speculation, Summary, draft_counts
 from reports.bar_drawing import Chart
 from reports.drafts import Drafts, drafts_of
 from reports.figure_table import FigureTable, Heading
@@ -16,8 +16,6 @@ from reports.verdict import describe, fastest
 from reports.wording import NOTHING, milliseconds, one_line, percent, plural, significant
 
 TITLE = "Bytes a frame, and the same bits"
-REFERENCES = ("kv_f32", "kv_bf16")
-"""What speeds are told over, where the run has them."""
 _AGAIN = 1.5
 """With so many times the multiply-adds of a cached frame a cell runs earlier tokens again, and waits for these."""
 
@@ -102,7 +100,8 @@ def _table(summary: Summary, threads: int, speculative: dict[tuple[str, int], li
         _exact(summary), key=lambda cell: (cell.threads != threads, cell.threads, -(cell.bytes_per_frame or 0))
     )
     unit, size = unit_of(max(cell.bytes_per_frame or 0 for cell in cells))
-    references = [name for name in REFERENCES if any(cell.variant == name for cell in cells) and summary.comparisons]
+    timed = {cell.variant for cell in cells}
+    references = [name for name in PLAIN_VARIANTS if name in timed and summary.comparisons]
     hint = "of the same threads, paired by round; above 1 is faster"
     headings = (
         Heading("cell", "variant and threads", is_text=True, names_row=True),
@@ -140,7 +139,7 @@ def _headline(team: Sequence[CellSummary], summary: Summary) -> str:
     if best is None or best.cp_ms is None:
         return ""
     told = [f"Fastest here: {describe(best)}, {significant(best.cp_ms.p50)} ms a frame"]
-    for name in REFERENCES:
+    for name in PLAIN_VARIANTS:
         plain = next((cell for cell in team if cell.variant == name), None)
         if plain is None or plain is best or not plain.bytes_per_frame or not best.bytes_per_frame:
             continue

@@ -9,11 +9,10 @@ from matplotlib.ticker import NullFormatter
 
 from bench.records.recipe import Sensitivity, Trial
 from reports.bar_drawing import Chart
-from reports.svg import EXACT, INK, OTHER, PAPER, drawing, inline, new_axes
+from reports.label_places import write_names
+from reports.svg import EXACT, OTHER, PAPER, drawing, inline, new_axes
 from reports.wording import one_line, significant
 
-#: Left, bottom, right, top, in units of the figure.
-_Box = tuple[float, float, float, float]
 _TITLE = "Megabytes a frame that each class saves alone, and mean divergence that it costs"
 
 
@@ -46,35 +45,15 @@ def _draw(found: Sensitivity, shown: Sequence[Trial], *, is_wide: bool) -> str:
     axes.set_xlabel("MB a frame saved", fontsize=13)
     axes.set_ylabel("KL mean, nats", fontsize=13)
     kinds = list(dict.fromkeys(kind for trial in shown for kind in trial.formats.values()))
-    size = 12 if is_wide else 11
-    taken: list[_Box] = []
-    for trial in shown:
-        ((unit, kind),) = trial.formats.items()
+    points = [(_saved_mb(found, trial), trial.damage) for trial in shown]
+    for trial, (x, y) in zip(shown, points, strict=True):
+        ((_, kind),) = trial.formats.items()
         color = OTHER if kinds.index(kind) % 2 else EXACT
-        x, y = _saved_mb(found, trial), trial.damage
         fill = PAPER if kinds.index(kind) % 2 else color
         axes.plot([x], [y], "o", markersize=8, markerfacecolor=fill, markeredgecolor=color)
-        label = one_line(f"{unit} {kind}", 30)
-        place = _free_place(tuple(axes.transData.transform((x, y))), label, size, taken)
-        axes.annotate(label, (x, y), xytext=place, textcoords="offset points", fontsize=size, color=INK)
+    write_names(axes, points, [one_line(trial.named, 30) for trial in shown], 12 if is_wide else 11)
     told = "; ".join(
-        f"{', '.join(f'{unit} {kind}' for unit, kind in trial.formats.items())}: "
-        f"{significant(_saved_mb(found, trial))} MB, {significant(trial.damage)} nats"
-        for trial in shown
+        f"{trial.named}: {significant(x)} MB, {significant(y)} nats"
+        for trial, (x, y) in zip(shown, points, strict=True)
     )
     return inline(figure, f"sensitivity-{'wide' if is_wide else 'narrow'}", _TITLE, told)
-
-
-def _free_place(at: tuple[float, float], label: str, size: float, taken: list[_Box]) -> tuple[float, float]:
-    """Where a label goes beside its point: to its right, lower or higher where another stands."""
-    width = 0.62 * size * len(label)
-    for right, up in [(8, -4 + lines * (size + 2)) for lines in (0, -1, 1, -2, 2)]:
-        box = (at[0] + right, at[1] + up, at[0] + right + width, at[1] + up + size)
-        if not any(_overlap(box, other) for other in taken):
-            break
-    taken += [box, (at[0] - 5, at[1] - 5, at[0] + 5, at[1] + 5)]
-    return right, up
-
-
-def _overlap(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -88,9 +88,10 @@ def not_recommended(found: RecipeFound) -> str:
     )
     if found.nearest is None or found.nearest_cost is None:
         return told + "Nor does anything else that was measured."
-    named = ", ".join(f"{unit} {kind}" for unit, kind in found.nearest.formats.items()) or "the model as it is"
     kept = f"{100 * found.nearest.lost.agreement.value:.1f} %"
-    return told + f"The nearest that does costs {_cost(found.nearest_cost, unit)} {unit}: {named} ({kept})."
+    return (
+        told + f"The nearest that does costs {_cost(found.nearest_cost, unit)} {unit}: {found.nearest.named} ({kept})."
+    )
 
 
 def _kl(trial: Trial, interval: bool = False) -> str:

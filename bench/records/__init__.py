@@ -54,6 +54,7 @@ from bench.records.streams import (
     read_streams,
 )
 from bench.records.summarised import (
+    PLAIN_VARIANTS,
     SWEEP_SCHEMA,
     CellSummary,
     Comparison,
@@ -77,6 +78,7 @@ MACHINE_SCHEMA = "cplab.machine/1"
 __all__ = [
     "MACHINE_SCHEMA",
     "PART_LABELS",
+    "PLAIN_VARIANTS",
     "PROFILE_FILE",
     "PROFILE_SCHEMA",
     "RECORD_SCHEMA",

@@ -30,8 +30,8 @@ class FormatRow(Frozen):
 
     @property
     def damage(self) -> float:
-        """Mean divergence in nats; infinite where a logit is not finite."""
-        return self.lost.kl.value if self.lost.kl is not None else float("inf")
+        """As of what is lost."""
+        return self.lost.damage
 
 
 class FormatTable(Frozen):

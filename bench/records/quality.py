@@ -79,6 +79,11 @@ class TeacherForced(Frozen):
     cosine: Estimate | None = None
     cosine_worst: float | None = None
 
+    @property
+    def damage(self) -> float:
+        """Mean divergence in nats: what agreement is too coarse to tell; infinite where a logit is not finite."""
+        return self.kl.value if self.kl is not None else float("inf")
+
 
 class FreeRunning(Frozen):
     """Frames in which an implementation's own codes are fed back, beside the model's own.

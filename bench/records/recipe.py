@@ -28,8 +28,13 @@ class Trial(Frozen):
 
     @property
     def damage(self) -> float:
-        """Mean divergence in nats: what agreement is too coarse to tell; infinite where a logit is not finite."""
-        return self.lost.kl.value if self.lost.kl is not None else float("inf")
+        """As of what is lost."""
+        return self.lost.damage
+
+    @property
+    def named(self) -> str:
+        """The recipe in a line."""
+        return ", ".join(f"{unit} {kind}" for unit, kind in self.formats.items()) or "the model as it is"
 
 
 class Sensitivity(Frozen):

@@ -75,11 +75,11 @@ class CurvePoint(Frozen):
 
     Attributes:
         share: that was set; None for the drafter's own drafts.
-        held: share of the compared drafts that held.
-        codes_per_pass: over all passes, each frame's first among them.
+        held: share of the compared drafts that held, in the timed frames.
+        codes_per_pass: over all passes of the timed frames, each frame's first among them.
         passes_per_frame: the same, as passes.
         ms: of a frame.
-        speedup: over the plain decoder, paired by round.
+        speedup: over the plain decoder of the same format, paired by round.
     """
 
     share: float | None
@@ -99,7 +99,7 @@ class SpeculationCurve(Frozen):
         model: its name; ``digest`` is of its weights.
         cpu: the CPU's model, as in ``machine.json``.
         plain_ms: of a plain frame.
-        points: shares that were set, and the model's own drafts.
+        points: shares that were set, and the drafter's own drafts.
     """
 
     variant: str

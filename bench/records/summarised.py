@@ -230,6 +230,10 @@ class RunFacts(Frozen):
     not_measured: list[str] = Field(default_factory=list)
 
 
+#: The same bits in 32 and in 16 bits a weight: what packing and speculation are held against (`Summary.comparisons`).
+PLAIN_VARIANTS = ("kv_f32", "kv_bf16")
+
+
 class Summary(Frozen):
     """``summary.json``: one sweep, digested.
 

@@ -66,9 +66,9 @@ def quantised_shapes(builder: Any, kind: Quantised) -> Shapes:
 class _Scales:
     """A lone token's scales: of its weights and of itself, multiplied for a whole chunk before any row is.
 
-    A scale is widened, doubled and multiplied for 64 products; in the loop over a row that is a fifth of its
-    instructions. Scales of a step lie side by side in memory, so that one vector takes eight rows' pairs here, and the
-    loop is left with a load that spreads what it loads.
+    A scale is widened, doubled and multiplied for no more than 32 products, which in the loop over a row is work that
+    compares with the products' own. Scales of a step lie side by side in memory: one vector takes eight rows' pairs
+    here, and the loop is left with a load that spreads what it loads.
     """
 
     def __init__(self, builder: Any, steps: int) -> None:
