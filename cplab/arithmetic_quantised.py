@@ -1,9 +1,11 @@
-"""The canonical arithmetic of quantised weights, ``q8_0`` and ``q4_0``: scalar, readable, the law.
+"""The canonical arithmetic of quantised weights, ``q8_0``, ``q6_k``, ``q5_0`` and ``q4_0``: scalar, readable, the law.
 
-Weights are integers with a scale for each block of 32; activations become the same before every matrix: one token's
+Weights are integers with a scale for each block of 32, of ``q6_k`` for each 16; activations become the same before every matrix: one token's
 input is quantised once, block by block (`quantise`). Products of integers are summed exactly in int32, four at a time,
 and each such group is scaled and added in float32 (`dot`). Everything else (norms, RoPE, attention, SwiGLU, residual,
-bias) is `cplab.arithmetic` and stays float32. ``q4_0`` is the same law over weights of 4 bits.
+bias) is `cplab.arithmetic` and stays float32. The formats differ in the integers that a weight may be, and ``q6_k`` in
+that a scale is a product: a half-precision number of 256 weights times an int8 of 16 of them, 19 bits together at most,
+which float32 holds exactly. So a scale is a float32 like any other, and there is one law.
 
 Groups of four are what dot-product instructions sum at once. Whether they are added by VNNI with an offset, by
 ``maddubs`` of ``|w|`` and ``sign(x, w)``, by NEON ``sdot`` or one by one, the integer is the same, so this law gives
@@ -20,7 +22,7 @@ from cplab import constants
 from cplab.arithmetic import bits_of, fma, from_bits
 from cplab.jit import jit
 
-#: Consecutive values that share a scale.
+#: Consecutive activations that share a scale.
 BLOCK = constants.QUANT_BLOCK
 #: Consecutive products that are summed as integers.
 GROUP = constants.QUANT_GROUP
@@ -77,9 +79,10 @@ def group_sum(wq: Any, xq: Any, k: Any) -> Any:
 
 @jit()
 def dot(wq: Any, wd: Any, xq: Any, xd: Any) -> Any:
-    """Dot product of quantised ``w`` and ``x``: ``wq, xq [n]`` int8, ``wd, xd [n / 32]`` f32, n a multiple of 32.
+    """Dot product of quantised ``w`` and ``x``: ``wq, xq [n]`` int8, ``wd`` and ``xd [n / 32]`` f32, n a multiple of 32.
 
-    Group g is elements 4 g .. 4 g + 3, whose products are summed exactly; its scale is ``wd * xd`` of its block,
+    ``wd`` is ``[n / 32]``, or ``[n / 16]`` where 16 weights share a scale. Group g is elements 4 g .. 4 g + 3, whose
+    products are summed exactly; its scale is ``wd * xd``, that of its weights times that of its block of activations,
     rounded to float32. Lane j of 16 takes groups j, j + 16, ... ascending, ``acc = fma(float(sum), scale, acc)`` from
     +0; so a block goes to eight lanes, the even ones to 0..7 and the odd ones to 8..15. The lanes are then added as in
     `cplab.arithmetic.dot`: j + (j + 8), then + 4, + 2, + 1.
@@ -90,13 +93,13 @@ def dot(wq: Any, wd: Any, xq: Any, xd: Any) -> Any:
     parts are -0.
     """
     lanes = np.zeros(_LANES, np.float32)
-    for block in range(len(wd)):
-        scale = wd[block] * xd[block]
+    for block in range(len(xd)):
         first = _HALF * (block % 2)
         for j in range(_HALF):
-            total = group_sum(wq, xq, block * BLOCK + j * GROUP)
-            lanes[first + j] = fma(np.float32(total), scale, lanes[first + j])
-    if len(wd) % 2:
+            at = block * BLOCK + j * GROUP
+            scale = wd[at * len(wd) // len(wq)] * xd[block]
+            lanes[first + j] = fma(np.float32(group_sum(wq, xq, at)), scale, lanes[first + j])
+    if len(xd) % 2:
         for j in range(_HALF, _LANES):
             lanes[j] = fma(_ZERO, _ZERO, lanes[j])
     width = _LANES
@@ -109,6 +112,6 @@ def dot(wq: Any, wd: Any, xq: Any, xd: Any) -> Any:
 
 @jit()
 def matvec(Wq: Any, Wd: Any, xq: Any, xd: Any, y: Any) -> None:
-    """``y[r] = dot(Wq[r], Wd[r], xq, xd)`` for ``Wq [rows, n]`` int8, ``Wd [rows, n / 32]`` f32, ``y [rows]`` f32."""
+    """``y[r] = dot(Wq[r], Wd[r], xq, xd)`` for ``Wq [rows, n]`` int8, ``Wd [rows, n / 32 or 16]`` f32, ``y [rows]``."""
     for r in range(len(Wq)):
         y[r] = dot(Wq[r], Wd[r], xq, xd)

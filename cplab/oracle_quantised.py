@@ -5,7 +5,7 @@ the residual, the bias and the embeddings are as in `cplab.oracle`.
 
 A model with matrices in several formats has a law too, ``stored``: what goes into a matrix and what comes out is
 float32, so each matrix has the law of the format that it is stored in, and nothing between two matrices need know of
-either. Where all are stored alike that is ``f32``, ``q8_0`` or ``q4_0`` itself (`stored_law`).
+either. Where all are stored alike that is ``f32``, or the law of their format, itself (`stored_law`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class QuantisedOracle(Oracle):
         super().__init__(model)
 
     def decoded(self, tensor: Tensor) -> Any:
-        """A quantised matrix as ``(integers int8 [rows, n], scales f32 [rows, n / 32])``, the rest as float32."""
+        """A quantised matrix as ``(integers int8 [rows, n], scales f32 [rows, n / 32 or 16])``, the rest as float32."""
         if not is_streamed(tensor.name) or tensor.format.blocks is None:
             return super().decoded(tensor)
         quants, scales = tensor.format.blocks(tensor.data)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from cplab.errors import UnpackableError
 
-#: ``storage [..., n / block]`` -> ``(quants int8 [..., n], scales float16 [..., n / block])``.
-Blocks = Callable[[NDArray[Any]], tuple[NDArray[np.int8], NDArray[np.float16]]]
+#: ``storage [..., n / block]`` -> ``(quants int8 [..., n], scales [..., n / those that share one])``, scales in float16
+#: or, where they are products, in float32; both say them exactly.
+Blocks = Callable[[NDArray[Any]], tuple[NDArray[np.int8], NDArray[np.float16] | NDArray[np.float32]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,15 +36,16 @@ def quantise(x):
 
 def dot(wq, wd, xq, xd):
     """Groups of four, lane j of 16 taking groups j, j + 16, ..., then the tree; an odd block count is padded."""
+    wd = np.repeat(wd, 8 * len(xd) // len(wd))  # of each group
     wq, xq = ([int(v) for v in values] for values in (wq, xq))
     wd, xd = list(wd), list(xd)
-    if len(wd) % 2:
-        wq, xq, wd, xd = wq + [0] * 32, xq + [0] * 32, [*wd, F(0)], [*xd, F(0)]
+    if len(xd) % 2:
+        wq, xq, wd, xd = wq + [0] * 32, xq + [0] * 32, wd + [F(0)] * 8, [*xd, F(0)]
     lanes = [F(0)] * 16
     for group in range(len(wq) // 4):
         at = 4 * group
         total = sum(wq[at + i] * xq[at + i] for i in range(4))
-        lanes[group % 16] = exact.fma(F(total), multiplied(wd[at // 32], xd[at // 32]), lanes[group % 16])
+        lanes[group % 16] = exact.fma(F(total), multiplied(wd[group], xd[at // 32]), lanes[group % 16])
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = [F(lanes[j] + lanes[j + half]) for j in range(half)]
