@@ -30,7 +30,8 @@ from cplab.kernels import compiling as kernels
 from cplab.kernels import plan as p
 from cplab.kernels import sampling, stages, team, units
 from cplab.kernels.packing import columns_padded, row_bytes
-from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
+from cplab.kernels.quantised_lines import KINDS, STEP
+from cplab.kernels.quantised_scales import RECORD_BYTES
 from cplab.laps import PARTS, Laps
 from cplab.model import Model
 from cplab.rope import rope_table

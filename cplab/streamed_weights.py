@@ -20,7 +20,7 @@ from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
 from cplab.kernels.packing import Streamed, streamed
-from cplab.kernels.quantised_rows import KINDS
+from cplab.kernels.quantised_lines import KINDS
 from cplab.kernels.tiles import UNIT
 from cplab.kernels.vectors import BF12_CODE
 from cplab.model import Model, Tensor, is_streamed

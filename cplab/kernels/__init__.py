@@ -6,6 +6,8 @@
 `rows`              rows x tokens of float weights
 `int_products`      sums of four int8 products, by whichever instruction the target has
 `quantised_rows`    rows x tokens of block-quantised weights and activations, over `int_products`
+`quantised_lines`   what a unit of such weights is in memory, and its integers in registers
+`quantised_scales`  where its scales lie, and how they come to stand beside the sums they scale
 `quantising`        activations as int8 blocks
 `units`             16 rows of any format, as one entry with a C address
 `packing`           matrices in the order in which the rows kernels read them

@@ -62,7 +62,7 @@ def signed(builder: Any, line: Any) -> Weights:
 
 
 def small(builder: Any, line: Any) -> Weights:
-    """Weights from 0 to 15, with 8 on top."""
+    """Weights from 0 to 63, with an offset on top: two products with 127 stay within int16."""
     return Weights(line, True)
 
 
@@ -121,7 +121,7 @@ def _dot(builder: Any, w: Any, x: Any) -> Any:
 
 
 def _dot_small(builder: Any, w: Any, x: Any) -> Any:
-    """0..15 by signed."""
+    """0..63 by signed."""
     if v.is_x86(builder) and has_feature("ssse3"):
         return _by_parts(builder, _madd_width(), lambda w, x: _madd(builder, w, x), w, x)
     return _dot(builder, w, x)

@@ -13,13 +13,13 @@ from cplab.jit import jit
 from cplab.kernels import machine
 from cplab.kernels import plan as p
 from cplab.kernels.memory import read_i64
-from cplab.kernels.quantised_rows import Q4_0, Q8_0
+from cplab.kernels.quantised_lines import KINDS
 
 #: What was not finite, for `trouble`.
 ACTIVATION, LOGIT = 0, 1
 
-_Q8_0_CODE, _Q8_0_OFFSET = Q8_0.code, Q8_0.offset
-_Q4_0_CODE, _Q4_0_OFFSET = Q4_0.code, Q4_0.offset
+#: By format code; 0 for formats that take activations in float32.
+_OFFSETS = tuple(KINDS[code].offset if code in KINDS else 0 for code in range(max(KINDS) + 1))
 
 
 _DRAFTS_FROM = 16
@@ -117,12 +117,7 @@ def offset_of(matrix: int) -> int:
 
     ``matrix`` is the address of an entry in MATRICES: each has a format of its own.
     """
-    code = read_i64(matrix + 8)
-    if code == _Q8_0_CODE:
-        return _Q8_0_OFFSET
-    if code == _Q4_0_CODE:
-        return _Q4_0_OFFSET
-    return 0
+    return _OFFSETS[read_i64(matrix + 8)]
 
 
 @jit()

@@ -12,7 +12,7 @@ from numba import types
 
 from cplab.jit import intrinsic, jit
 from cplab.kernels import vectors as v
-from cplab.kernels.quantised_rows import CORRECTIONS, RECORD_BYTES, SCALES
+from cplab.kernels.quantised_scales import CORRECTIONS, RECORD_BYTES, SCALES
 
 #: Adding and taking away this rounds to the nearest integer, ties to even, and leaves it in the lower bits between.
 _MAGIC = 1.5 * 2.0**23

@@ -10,7 +10,8 @@ from numba import types
 from cplab.jit import entry, intrinsic
 from cplab.kernels import bf12_rows
 from cplab.kernels import vectors as v
-from cplab.kernels.quantised_rows import KINDS, emit_quantised_unit, quantised_shapes
+from cplab.kernels.quantised_lines import KINDS
+from cplab.kernels.quantised_rows import emit_quantised_unit, quantised_shapes
 from cplab.kernels.rows import emit_float_unit, float_shapes
 from cplab.kernels.tiles import Shapes, Unit
 

@@ -17,7 +17,8 @@ from cplab.formats import format_named
 from cplab.jit import call_address, jit
 from cplab.kernels import compiling, units
 from cplab.kernels.packing import columns_padded, streamed
-from cplab.kernels.quantised_rows import KINDS, RECORD_BYTES, STEP
+from cplab.kernels.quantised_lines import KINDS, STEP
+from cplab.kernels.quantised_scales import RECORD_BYTES
 from cplab.kernels.quantising import quantise
 from cplab.kernels.tiles import UNIT
 from cplab.model import Tensor

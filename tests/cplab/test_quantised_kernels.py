@@ -14,10 +14,12 @@ from test_kernels import SENTINEL, at, misaligned, panel
 from cplab import arithmetic_quantised as law
 from cplab.formats import FORMATS
 from cplab.jit import jit
-from cplab.kernels import packing, quantised_rows, quantising, units
+from cplab.kernels import packing, quantising, units
+from cplab.kernels.quantised_lines import KINDS, STEP
+from cplab.kernels.quantised_scales import RECORD_BYTES
 
 F = np.float32
-NAMES = ["q8_0", "q4_0"]
+NAMES = ["q8_0", "q6_k", "q5_0", "q4_0"]
 SCALES_KINDS = ["plain", "subnormal", "largest", "zeros"]
 RUNS = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -25,8 +27,7 @@ RUNS = settings(max_examples=60, deadline=None, derandomize=True)
 def blocks(name, rng, rows, n, scales="plain"):
     """Quantised rows with every integer the format has, foreign ones (-128) included."""
     kind = FORMATS[name]
-    packed = np.zeros((rows, n // 32), kind.storage)
-    packed["qs"] = rng.integers(-128 if name == "q8_0" else 0, 128 if name == "q8_0" else 256, packed["qs"].shape)
+    packed = rng.integers(0, 256, (rows, n // kind.block, kind.storage.itemsize), np.uint8).view(kind.storage)[..., 0]
     d = rng.normal(0, 0.01, packed.shape)
     if scales == "subnormal":
         d = rng.integers(-1023, 1024, packed.shape) * 2.0**-24
@@ -49,10 +50,10 @@ def quantised_panel(x, T, n, records, offset):
 def records_of(name, x):
     """Records of quantised activations for tokens ``x [T, n]``, misaligned, and whether all was finite."""
     code, (T, n) = FORMATS[name].code, x.shape
-    steps = packing.columns_padded(code, n) // quantised_rows.STEP
-    records = misaligned(np.zeros((steps, T, quantised_rows.RECORD_BYTES), np.uint8))
+    steps = packing.columns_padded(code, n) // STEP
+    records = misaligned(np.zeros((steps, T, RECORD_BYTES), np.uint8))
     floats = misaligned(panel(x))
-    return records, quantised_panel(at(floats), T, n, at(records), quantised_rows.KINDS[code].offset)
+    return records, quantised_panel(at(floats), T, n, at(records), KINDS[code].offset)
 
 
 def run_unit(name, packed, x, *, y_token=64, ahead=4096):
@@ -83,8 +84,10 @@ def expected_unit(name, packed, x):
     return y
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [32, 64, 96, 160, 1024, 3072])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [(name, n) for name in NAMES for n in (32, 64, 96, 160, 256, 544, 768, 1024, 3072) if n % FORMATS[name].block == 0],
+)
 def test_rows_times_tokens_is_the_laws_dot(name, n):
     for T in range(1, 18):
         rng = np.random.default_rng(T)
@@ -96,15 +99,15 @@ def test_rows_times_tokens_is_the_laws_dot(name, n):
 @RUNS
 @given(
     T=st.integers(1, 17),
-    n=st.sampled_from([32, 64, 96, 128, 192, 224]),
+    blocks_a_row=st.integers(1, 7),
     scales=st.sampled_from(SCALES_KINDS),
     size=st.sampled_from([1.0, 1e-38, 1e30, 3e5]),
     seed=st.integers(0, 2**32 - 1),
     gap=st.sampled_from([64, 68, 256]),
     ahead=st.sampled_from([0, 64, 8192, 1 << 40]),
 )
-def test_rows_times_tokens_for_any_values_and_strides(name, T, n, scales, size, seed, gap, ahead):
-    rng = np.random.default_rng(seed)
+def test_rows_times_tokens_for_any_values_and_strides(name, T, blocks_a_row, scales, size, seed, gap, ahead):
+    rng, n = np.random.default_rng(seed), blocks_a_row * FORMATS[name].block
     packed = blocks(name, rng, 16, n, scales)
     x = (rng.normal(0, 1, (T, n)) * size).astype(F)
     x[:, : n // 2] *= rng.random((T, n // 2)) < 0.3
@@ -113,14 +116,17 @@ def test_rows_times_tokens_for_any_values_and_strides(name, T, n, scales, size, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_largest_integers_do_not_saturate(name):
-    for weight in (-128, 127) if name == "q8_0" else (0, 255):
+    kind = FORMATS[name]
+    for byte in (0x80, 0x7F) if name == "q8_0" else (0, 255):  # the least weights, and the largest
         for sign in (1, -1):
-            packed = np.zeros((16, 4), FORMATS[name].storage)
-            packed["d"], packed["qs"] = 1, weight
-            x = np.full((3, 128), sign * 127, F)
+            packed = np.full((16, 256 // kind.block, kind.storage.itemsize), byte, np.uint8).view(kind.storage)[..., 0]
+            packed["d"] = 1
+            if name == "q6_k":
+                packed["scales"] = -128
+            x = np.full((3, 256), sign * 127, F)
             got = run_unit(name, packed, x)
             assert same_bits(got, expected_unit(name, packed, x))
-            assert abs(got[0, 0]) > 100000
+            assert abs(got[0, 0]) > 200000
 
 
 @RUNS
