@@ -31,6 +31,11 @@ def has_vnni(builder: Any) -> bool:
     return v.is_x86(builder) and (has_feature("avx512vnni", "avx512f") or has_feature("avxvnni"))
 
 
+def widens(builder: Any) -> bool:
+    """Whether products are made in twice their width and then added, several registers for every one of quants."""
+    return not v.is_x86(builder) and not (v.is_arm64(builder) and has_feature("dotprod"))
+
+
 class Weights(NamedTuple):
     """64 weights in registers, ready to be multiplied.
 

@@ -96,6 +96,8 @@ def _lines(held: Quantised, quants: NDArray[np.int8]) -> NDArray[np.uint8]:
     upper = np.zeros((*codes.shape[:2], STEP), np.uint8)
     for step in range(held.line_steps):
         upper |= codes[:, :, step] >> np.uint8(4) << np.uint8(step * held.upper_bits)
+    if held.upper_bits == 1:
+        upper = upper[:, :, : STEP // 2] | upper[:, :, STEP // 2 :] << np.uint8(4)
     return np.concatenate([nibbles, upper], axis=2)
 
 

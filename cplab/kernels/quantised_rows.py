@@ -23,7 +23,7 @@ def quantised_shapes(builder: Any, kind: Quantised) -> Shapes:
     """The tiles of a quantised format on the target; a line of several steps has weights that want room."""
     if register_vectors(builder) == 32:
         if kind is not Q8_0:
-            return (4, 2), (2, 4), (1, 4 if kind is Q4_0 else 2)
+            return ((4, 2), (2, 4), (1, 4)) if kind is Q4_0 else ((4, 2), (2, 2), (1, 2))
         return ((8, 2), (4, 4), (2, 4), (1, 4)) if products.has_vnni(builder) else ((8, 2), (4, 2), (2, 4), (1, 4))
     return {8: ((2, 1), (1, 2 if kind is Q8_0 else 1)), 4: ((1, 1),)}[register_vectors(builder)]
 
@@ -75,22 +75,32 @@ def _emit_lines(
                 ask(builder.add(address, builder.mul(part, v.i64(kind.line_bytes // kind.line_steps))))
             _emit_step(builder, kind, tile, scales, stored, (line, step, part), records_of(step))
         return
-    with v.counted(builder, last, start=first) as line:
+    turn = _steps_a_turn(builder, kind)
+    turns = v.i64(kind.line_steps // turn)
+    with v.counted(builder, builder.mul(last, turns), start=builder.mul(first, turns)) as index:
+        line, begin = builder.udiv(index, turns), builder.mul(builder.urem(index, turns), v.i64(turn))
         stored = stored_at(line)
         for address in stored:
-            for at in range(0, kind.line_bytes, v.CACHE_LINE):
-                ask(builder.add(address, v.i64(at)))
-        steps = [builder.add(builder.mul(line, many), v.i64(part)) for part in range(kind.line_steps)]
+            share = kind.line_bytes // kind.line_steps
+            for at in range(0, share * turn, v.CACHE_LINE):
+                ask(builder.add(address, builder.add(builder.mul(begin, v.i64(share)), v.i64(at))))
+        parts = [builder.add(begin, v.i64(part)) for part in range(turn)]
+        steps = [(builder.add(builder.mul(line, many), part), part) for part in parts]
         if tile.tokens > 1:
-            for part, step in enumerate(steps):
-                _emit_step(builder, kind, tile, scales, stored, (line, step, v.i64(part)), records_of(step))
+            for step, part in steps:
+                _emit_step(builder, kind, tile, scales, stored, (line, step, part), records_of(step))
             return
         for r, address in enumerate(stored):  # a row is finished before the next is unpacked
-            for part, step in enumerate(steps):
-                unpacked = weights(builder, kind, address, v.i64(part))
+            for step, part in steps:
+                unpacked = weights(builder, kind, address, part)
                 groups = builder.sitofp(unpacked.times(builder, records_of(step)), v.VECTOR)
                 scale = scales.ready(builder, first_step, step, builder.add(tile.row, v.i64(r)))
                 tile.accumulate(builder, r, 0, groups, scale)
+
+
+def _steps_a_turn(builder: Any, kind: Quantised) -> int:
+    """How many steps of a line are taken at once: all, or two where every product takes registers of its own."""
+    return min(kind.line_steps, 2) if products.widens(builder) else kind.line_steps
 
 
 def _emit_step(
