@@ -6,7 +6,8 @@ told with the reason, and measured as soon as it is named:
 * as stored, where every matrix of the model is in one format: that format has its own variant;
 * weights wider than the model stores them: the same bits come of fewer bytes;
 * drafts by later heads of a seeded model: its heads have learnt nothing of each other;
-* drafts by a second copy of the model: how often its own rounding lets them hold is known from its fidelity.
+* drafts by a second copy of the model: how often its own rounding lets them hold is known from its fidelity;
+* a format of wider blocks than the model's rows are made of: nothing could be measured.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cplab.formats import STORED
-from cplab.model import is_streamed
+from cplab.errors import RowsNotInBlocksError
+from cplab.formats import FORMATS, STORED
+from cplab.model import Tensor, is_streamed
 from cplab.sources import load_model, synthetic
 from cplab.variant import HEADS, Variant
 
@@ -34,7 +36,8 @@ def default_variants(known: list[Variant], model: str, files: Sequence[Path] = (
         cplab.errors.CplabError: there is no such model, or it cannot be read.
     """
     opened = load_model(model)
-    stored = {tensor.format.name for name, tensor in opened.tensors.items() if is_streamed(name)}
+    matrices = [tensor for name, tensor in opened.tensors.items() if is_streamed(name)]
+    stored = {tensor.format.name for tensor in matrices}
     # Only a file may hold matrices in several formats.
     uniform = not Path(model).expanduser().is_file()
     knows_nothing = opened.synthetic and not synthetic.predicts_ahead(opened.name)
@@ -51,6 +54,9 @@ def default_variants(known: list[Variant], model: str, files: Sequence[Path] = (
             reason = "heads of seeded weights have learnt nothing of later codes"
         elif one.drafter not in ("", HEADS):
             reason = f"drafts of a second copy hold as often as its rounding lets them, which kv_{one.drafter} tells"
+        elif odd := _not_in_blocks(one.format, matrices):
+            left_out.append(f"{one.name}: {odd}")
+            continue
         else:
             reason = ""
         if reason:
@@ -58,3 +64,15 @@ def default_variants(known: list[Variant], model: str, files: Sequence[Path] = (
         else:
             kept.append(one)
     return kept, left_out
+
+
+def _not_in_blocks(format_name: str, matrices: list[Tensor]) -> str:
+    """Why matrices cannot be held in a format, whatever their weights; "" where they can, or nobody knows."""
+    if format_name not in FORMATS:
+        return ""
+    try:
+        for tensor in matrices:
+            FORMATS[format_name].stored_shape(tensor.shape)
+    except RowsNotInBlocksError as error:
+        return str(error)
+    return ""

@@ -31,11 +31,11 @@ def main() -> int:
     job = Job.model_validate_json(sys.stdin.read())
     if job.cpus is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, job.cpus)
-    from cplab.errors import CplabError, VariantUnavailableError
+    from cplab.errors import CplabError, RowsNotInBlocksError, VariantUnavailableError
 
     try:
         record = _run(job)
-    except VariantUnavailableError as error:
+    except (VariantUnavailableError, RowsNotInBlocksError) as error:
         record = record_of(job, GateOutcome(status="skip", detail=str(error)), reason=str(error))
     except CplabError as error:
         record = record_of(job, GateOutcome(status="fail", detail=str(error)), reason=str(error))

@@ -38,6 +38,10 @@ class UnpackableError(BadInputError):
     """A weight that a format cannot hold at all, or rows that are not made of its blocks."""
 
 
+class RowsNotInBlocksError(UnpackableError):
+    """Rows that are not made of a format's blocks: no model of these widths can be held so, whatever its weights."""
+
+
 class ThreadsUnavailableError(CplabError):
     """More threads were asked for than the thread pool of this process can have."""
 

@@ -34,7 +34,7 @@ KAZEIA_LAYERS, KAZEIA_HEADS, KAZEIA_TABLES = "cp_f16.gguf", "cp_heads_f16.gguf",
 _KAZEIA_FORMAT = "f16"
 
 #: ``general.file_type`` of llama.cpp.
-_FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2}
+_FILE_TYPES = {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7, "q6_k": 18, "q5_0": 8, "q4_0": 2}
 _WIDER = {("bf16", "f32"), ("f16", "f32")}
 
 
@@ -163,7 +163,7 @@ def quantised(
     try:
         return fitting.pack(values, energy)
     except UnpackableError as error:
-        raise UnpackableError(f"{tensor.name}: {error}") from error
+        raise type(error)(f"{tensor.name}: {error}") from error
 
 
 def planned(

@@ -57,7 +57,7 @@ class Tensor:
         try:
             return target.pack(values)
         except UnpackableError as error:
-            raise UnpackableError(f"{self.name}: {error}") from error
+            raise type(error)(f"{self.name}: {error}") from error
 
     def digest(self) -> bytes:
         """SHA-256 of what the tensor says: of a float format the values, whatever holds them.

@@ -6,7 +6,7 @@ into, and everything else is float32. An engine that is further from the truth t
 round. (The idea is flash-attention's: never a tolerance, always the naive implementation's own error.)
 
 Weights and blocks of 32 are rounded by the `gguf` package, so that neither the lab's kernels nor the engine has a part
-in the measure.
+in the measure. The package decodes Q6_K only; its blocks are those that the lab makes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cplab.rope import rope_table
 Array = NDArray[np.float32]
 
 #: Weight format -> what an engine that holds weights so rounds the other factor to.
-ACTIVATIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "q8_0": "q8_0", "q4_0": "q8_0"}
+ACTIVATIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "q8_0": "q8_0", "q6_k": "q8_0", "q5_0": "q8_0", "q4_0": "q8_0"}
 
 
 def rounded(values: Array, kind: str) -> Array:
@@ -41,9 +41,17 @@ def rounded(values: Array, kind: str) -> Array:
     if kind == "f32":
         return values
     known = gguf.GGMLQuantizationType[kind.upper()]
+    values = np.ascontiguousarray(values)
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        back: Array = gguf.quants.dequantize(gguf.quants.quantize(np.ascontiguousarray(values), known), known)
+        packed = _q6_k(values) if kind == "q6_k" else gguf.quants.quantize(values, known)
+        back: Array = gguf.quants.dequantize(packed, known)
     return back.reshape(values.shape)
+
+
+def _q6_k(values: Array) -> NDArray[np.uint8]:
+    """``[..., n]`` -> bytes ``[..., n / 256 * 210]``."""
+    packed = np.ascontiguousarray(FORMATS["q6_k"].pack(values))
+    return packed.view(np.uint8).reshape(*values.shape[:-1], -1)
 
 
 def require_known(kind: str) -> None:

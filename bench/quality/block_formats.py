@@ -1,7 +1,7 @@
-"""GGUF's block formats, tried before there is a kernel for any: a matrix rounded to one and decoded again.
+"""GGUF's block formats, with a kernel here or without: a matrix rounded to one and decoded again.
 
-The `gguf` package decodes all of them and quantises the simple ones. The others are quantised by ggml itself, out of
-llama-cpp-python, so that what is judged is what a file of that format really holds.
+Those that the lab has are quantised by it, which is what its export writes. The others are quantised by ggml itself,
+out of llama-cpp-python, so that what is judged is what a file of that format really holds.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.errors import BadInputError, UnpackableError
+from cplab.formats import FORMATS
 
 Array = NDArray[np.float32]
 
 #: Those that a code predictor might be held in, widest first.
 NAMES = ("q8_0", "q6_k", "q5_0", "q4_k", "iq4_nl", "q4_0")
-#: Those that the gguf package quantises.
-_BY_GGUF = ("q8_0", "q5_0", "q4_0")
 _NEEDED = "llama-cpp-python quantises it and is not installed: pip install 'cplab[llama]'"
 
 
@@ -36,7 +35,7 @@ def unable(name: str, widths: set[int]) -> str:
     odd = [width for width in sorted(widths) if width % block]
     if odd:
         return f"rows of {odd[0]} weights are not made of whole blocks of {block}"
-    if name not in _BY_GGUF and _ggml() is None:
+    if name not in FORMATS and _ggml() is None:
         return _NEEDED
     return ""
 
@@ -48,9 +47,10 @@ def through(name: str, weights: Array) -> Array:
         UnpackableError: a weight whose block has a scale beyond float16.
     """
     kind = _kind(name)
+    if name in FORMATS:
+        return FORMATS[name].unpack(FORMATS[name].pack(weights))
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        packed = gguf.quants.quantize(weights, kind) if name in _BY_GGUF else _by_ggml(kind, weights)
-        back: Array = gguf.quants.dequantize(packed, kind)
+        back: Array = gguf.quants.dequantize(_by_ggml(kind, weights), kind)
     if not np.isfinite(back).all():
         raise UnpackableError(f"a weight is beyond the float16 scales of {name}")
     return back.reshape(weights.shape)

@@ -27,7 +27,7 @@ def main() -> int:
 def done(job: QualityJob) -> QualityResult:
     """Do a job in this process."""
     from bench.records.quality import QualityCell
-    from cplab.errors import CplabError, VariantUnavailableError
+    from cplab.errors import CplabError, RowsNotInBlocksError, VariantUnavailableError
     from cplab.variant import get_variant
 
     try:
@@ -50,7 +50,7 @@ def done(job: QualityJob) -> QualityResult:
                 arithmetic=own.arithmetic,
                 tier=own.tier,
                 threads=job.threads,
-                status="skip" if isinstance(error, VariantUnavailableError) else "fail",
+                status="skip" if isinstance(error, (VariantUnavailableError, RowsNotInBlocksError)) else "fail",
                 reason=told,
             )
         )

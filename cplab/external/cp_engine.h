@@ -18,8 +18,8 @@
  *     tier=exact     every logit has the bits of the lab's law (cplab/arithmetic.py); needs cp_predict_logits
  *     tier=quality   reduced precision: teacher-forced logits are no further from the float32 oracle than twice a naive
  *                    implementation of the same format; needs cp_predict_logits
- *     format=F       how it holds the matrices: f32, bf16, f16, q8_0 or q4_0. Where packing changes weights, tiers exact
- *                    and codes are judged on the changed weights. GB/s are told only where the format was.
+ *     format=F       how it holds the matrices: f32, bf16, f16, q8_0, q6_k, q5_0 or q4_0. Where packing changes weights,
+ *                    tiers exact and codes are judged on the changed weights. GB/s are told only where the format was.
  *     file=F         what the matrices of the model file are, where that is another format; `stored`: as in the model
  */
 #ifndef CP_ENGINE_H

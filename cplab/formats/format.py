@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cplab.errors import UnpackableError
+from cplab.errors import RowsNotInBlocksError
 
 #: ``storage [..., n / block]`` -> ``(quants int8 [..., n], scales [..., n / those that share one])``, scales in float16
 #: or, where they are products, in float32; both say them exactly.
@@ -56,10 +56,10 @@ class Format:
         """Shape of the packed array of weights of that shape.
 
         Raises:
-            UnpackableError: rows are not made of whole blocks.
+            RowsNotInBlocksError: rows are not made of whole blocks.
         """
         if shape[-1] % self.block:
-            raise UnpackableError(
+            raise RowsNotInBlocksError(
                 f"rows of {shape[-1]} weights are not made of whole blocks of {self.block}, as {self.name} wants them"
             )
         return (*shape[:-1], shape[-1] // self.block)

@@ -74,7 +74,7 @@ def stored_as(tensor: str, shape: tuple[int, ...], matrices: Format, own: Format
     try:
         kind.stored_shape(shape)
     except UnpackableError as error:
-        raise UnpackableError(f"{tensor}: {error}") from error
+        raise type(error)(f"{tensor}: {error}") from error
     return kind
 
 
