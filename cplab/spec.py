@@ -147,7 +147,8 @@ _PUBLISHED = {
     "rms_eps": 1e-6,
 }
 
-#: The published shapes, which differ in the talker's width only, and a tiny one for tests.
+#: The published shapes, which differ in the talker's width only, and two tiny ones for tests: the second has rows of
+#: whole superblocks of 256 weights.
 PRESETS: dict[str, Spec] = {
     "0.6b": Spec(**_PUBLISHED, talker_hidden=1024, projected=False),  # type: ignore[arg-type]
     "1.7b": Spec(**_PUBLISHED, talker_hidden=2048, projected=True),  # type: ignore[arg-type]
@@ -163,6 +164,20 @@ PRESETS: dict[str, Spec] = {
         rope_theta=1e6,
         rms_eps=1e-6,
         talker_hidden=64,
+        projected=False,
+    ),
+    "tiny-wide": Spec(
+        hidden=256,
+        intermediate=768,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        head_dim=64,
+        vocab=256,
+        groups=3,
+        rope_theta=1e6,
+        rms_eps=1e-6,
+        talker_hidden=256,
         projected=False,
     ),
 }

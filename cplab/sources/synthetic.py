@@ -40,7 +40,7 @@ RECIPE = 1
 _CHUNK = 1 << 16
 #: Standard deviation of the hash sum before scaling, 65536 * sqrt(4 / 12) * 2.
 _UNIT = 75674.0
-_SHAPES = {"0.6b": "0.6b", "1.7b": "1.7b", "tiny": "tiny", "0.6b-spikes": "0.6b", "0.6b-tails": "0.6b"}
+_SHAPES = {name: name for name in PRESETS} | {"0.6b-spikes": "0.6b", "0.6b-tails": "0.6b"}
 _PREDICTABLE = "-predictable"
 _SHAPES |= {name + _PREDICTABLE: name for name in ("0.6b", "tiny")}
 

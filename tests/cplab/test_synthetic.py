@@ -24,6 +24,7 @@ NAMES = [
     "synthetic:0.6b",
     "synthetic:1.7b",
     "synthetic:tiny",
+    "synthetic:tiny-wide",
     "synthetic:0.6b-spikes",
     "synthetic:0.6b-tails",
     "synthetic:0.6b-predictable",
