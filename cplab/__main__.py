@@ -53,7 +53,9 @@ def golden(
         Path | None,
         typer.Option(metavar="FILE.npz", help="What the talker took in and gave. Default: beside the golden."),
     ] = None,
-    arithmetic: Annotated[str, typer.Option(help="f32, or q8_0, q6_k, q5_0 or q4_0: of the model rounded to that format.")] = "f32",
+    arithmetic: Annotated[
+        str, typer.Option(help="f32, or q8_0, q6_k, q5_0 or q4_0: of the model rounded to that format.")
+    ] = "f32",
 ) -> int:
     """Make a golden file: inputs, codes and digests of logits."""
     from cplab.cachedir import require_writable
@@ -166,7 +168,8 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="CHECKPOINT_DIR", help="config.json and safetensors.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the code predictor's GGUF goes.")] = None,
     matrices: Annotated[
-        str | None, typer.Option("--format", help="bf16, f16, f32, q8_0, q6_k, q5_0 or q4_0; default: as stored, bit for bit.")
+        str | None,
+        typer.Option("--format", help="bf16, f16, f32, q8_0, q6_k, q5_0 or q4_0; default: as stored, bit for bit."),
     ] = None,
     recipe: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Formats by class of matrices, a line each; see the README.")

@@ -1,11 +1,12 @@
 """The canonical arithmetic of quantised weights, ``q8_0``, ``q6_k``, ``q5_0`` and ``q4_0``: scalar, readable, the law.
 
-Weights are integers with a scale for each block of 32, of ``q6_k`` for each 16; activations become the same before every matrix: one token's
-input is quantised once, block by block (`quantise`). Products of integers are summed exactly in int32, four at a time,
-and each such group is scaled and added in float32 (`dot`). Everything else (norms, RoPE, attention, SwiGLU, residual,
-bias) is `cplab.arithmetic` and stays float32. The formats differ in the integers that a weight may be, and ``q6_k`` in
-that a scale is a product: a half-precision number of 256 weights times an int8 of 16 of them, 19 bits together at most,
-which float32 holds exactly. So a scale is a float32 like any other, and there is one law.
+Weights are integers with a scale for each block of 32, of ``q6_k`` for each 16; activations become the same before
+every matrix: one token's input is quantised once, block by block of 32 (`quantise`). Products of integers are summed
+exactly in int32, four at a time, and each such group is scaled and added in float32 (`dot`). Everything else (norms,
+RoPE, attention, SwiGLU, residual, bias) is `cplab.arithmetic` and stays float32. The formats differ in the integers
+that a weight may be, and ``q6_k`` in that a scale is a product: a half-precision number of 256 weights times an int8
+of 16 of them, 19 bits together at most, which float32 holds exactly. So a scale is a float32 like any other, and there
+is one law.
 
 Groups of four are what dot-product instructions sum at once. Whether they are added by VNNI with an offset, by
 ``maddubs`` of ``|w|`` and ``sign(x, w)``, by NEON ``sdot`` or one by one, the integer is the same, so this law gives
@@ -79,9 +80,9 @@ def group_sum(wq: Any, xq: Any, k: Any) -> Any:
 
 @jit()
 def dot(wq: Any, wd: Any, xq: Any, xd: Any) -> Any:
-    """Dot product of quantised ``w`` and ``x``: ``wq, xq [n]`` int8, ``wd`` and ``xd [n / 32]`` f32, n a multiple of 32.
+    """Dot product of quantised ``w`` and ``x``: ``wq, xq [n]`` int8, ``wd, xd [n / 32]`` f32, n a multiple of 32.
 
-    ``wd`` is ``[n / 32]``, or ``[n / 16]`` where 16 weights share a scale. Group g is elements 4 g .. 4 g + 3, whose
+    ``wd`` is ``[n / 16]`` where 16 weights share a scale. Group g is elements 4 g .. 4 g + 3, whose
     products are summed exactly; its scale is ``wd * xd``, that of its weights times that of its block of activations,
     rounded to float32. Lane j of 16 takes groups j, j + 16, ... ascending, ``acc = fma(float(sum), scale, acc)`` from
     +0; so a block goes to eight lanes, the even ones to 0..7 and the odd ones to 8..15. The lanes are then added as in

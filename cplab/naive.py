@@ -26,7 +26,15 @@ from cplab.rope import rope_table
 Array = NDArray[np.float32]
 
 #: Weight format -> what an engine that holds weights so rounds the other factor to.
-ACTIVATIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "q8_0": "q8_0", "q6_k": "q8_0", "q5_0": "q8_0", "q4_0": "q8_0"}
+ACTIVATIONS = {
+    "f32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "q8_0": "q8_0",
+    "q6_k": "q8_0",
+    "q5_0": "q8_0",
+    "q4_0": "q8_0",
+}
 
 
 def rounded(values: Array, kind: str) -> Array:

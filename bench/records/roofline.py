@@ -136,7 +136,9 @@ def point_of(cell: CellSummary, roofline: Roofline) -> RooflinePoint | None:
     team = roofline.team(cell.threads)
     if team is None or cell.cp_ms is None or not cell.macs_per_frame or not cell.bytes_per_frame:
         return None
-    kind: Literal["float32", "int8"] = "int8" if cell.arithmetic in ("q8_0", "q6_k", "q5_0", "q4_0", "stored") else "float32"
+    kind: Literal["float32", "int8"] = (
+        "int8" if cell.arithmetic in ("q8_0", "q6_k", "q5_0", "q4_0", "stored") else "float32"
+    )
     gbps = team.gbps_at(cell.bytes_per_frame / (cell.passes_per_frame or 1))
     gmacs = team.gmacs(kind)
     if gbps is None or gmacs is None:

@@ -6,9 +6,7 @@ from cplab.errors import BadInputError
 from cplab.formats import bf12, bf16, f16, f32, q4_0, q5_0, q6_k, q8_0
 from cplab.formats.format import Format
 
-FORMATS: dict[str, Format] = {
-    item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16, bf12, q8_0, q6_k, q5_0, q4_0)
-}
+FORMATS: dict[str, Format] = {item.FORMAT.name: item.FORMAT for item in (f32, bf16, f16, bf12, q8_0, q6_k, q5_0, q4_0)}
 #: In a format's place: each matrix in the format that the model has it in.
 STORED = "stored"
 #: Those that store an item a weight, on which float32 arithmetic runs.

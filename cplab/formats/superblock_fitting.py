@@ -11,8 +11,8 @@ Three steps, each a least squares fit or a choice among fits:
 3. With d given, each scale's neighbours are tried too.
 
 Nothing depends on the order in which blocks are taken. A d that float16 does not hold is not tried; where the largest
-weight is beyond what the last one holds, nothing is, and the superblock is refused. A superblock of zeros, or whose d
-would be zero, is zeros.
+weight is beyond what the last one holds, nothing is, and the superblock is refused. A superblock for which
+nothing is better than zeros is zeros.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from cplab.jit import jit
 TARGETS = np.array([-32.5, -32.0, -31.5, -31.0, -30.0, -29.0, 28.5, 29.5, 30.5, 31.0, 31.5])
 #: What the largest scale of a superblock is tried as.
 TOP_SCALES = np.array([-128.0, 127.0, -121.0, 116.0, -98.0, 64.0])
-#: Largest float16, and the least that rounds beyond it.
-_LARGEST_F16, _BEYOND_F16 = 65504.0, 65520.0
+#: The least float16 above zero, the largest, and what rounds beyond it.
+_LEAST_F16, _LARGEST_F16, _BEYOND_F16 = 2.0**-24, 65504.0, 65520.0
 _MOST_STEPS = 128.0 * 32.0
 _SIGN_OFF = np.int32(0x7FFFFFFF)
 
@@ -99,11 +99,13 @@ def _super_scale(block: Any, wanted: Any) -> Any:
     for s in wanted:
         if abs(s) > abs(top):
             top = s
-    best, least = 0.0, np.inf
+    best, least = 0.0, 0.0
+    for j in range(16):
+        least += _error(block[16 * j : 16 * j + 16], 0.0)
     for target in TOP_SCALES:
         d = half(top / target)
-        if d == 0.0:
-            continue
+        if d == 0.0:  # the least there is, with smaller scales
+            d = _LEAST_F16
         if abs(d) == np.inf:  # the largest weights still are within reach
             d = math.copysign(_LARGEST_F16, d)
         error = 0.0

@@ -101,9 +101,7 @@ def _lines(held: Quantised, quants: NDArray[np.int8]) -> NDArray[np.uint8]:
     return np.concatenate([nibbles, upper], axis=2)
 
 
-def _scales(
-    held: Quantised, packed: NDArray[Any], scales: NDArray[Any], padded: int
-) -> Iterator[NDArray[Any]]:
+def _scales(held: Quantised, packed: NDArray[Any], scales: NDArray[Any], padded: int) -> Iterator[NDArray[Any]]:
     """The scales of a format's rows by units, in the order of `cplab.kernels.quantised_scales`."""
     units, steps = len(packed) // UNIT, padded // STEP
     if held.scaled == BLOCK:

@@ -9,8 +9,8 @@ format  steps  bytes  planes
 q8_0    1      64     int8
 q4_0    2      64     nibbles: one step in the low ones of 64 bytes, the next in the high ones
 q6_k    4      192    two times nibbles, and 64 bytes of the upper two bits: step s in bits 2 s and 2 s + 1 of a byte
-q5_0    4      160    two times nibbles, and 32 bytes of the fifth bits: step s in bit s of a byte, and in bit s + 4 that
-                      of the weight 32 further on, so that one register serves a whole line
+q5_0    4      160    two times nibbles, and 32 bytes of the fifth bits: step s in bit s of a byte, and in bit s + 4
+                      that of the weight 32 further on, so that one register serves a whole line
 ======  =====  =====  ==========================================================================================
 
 What is made of planes is unsigned, with the format's offset on top, and stays so: the offset is taken off in a

@@ -86,8 +86,7 @@ class Survey:
 
 
 def read(path: Path) -> Model:
-    """Read and map a file. F32, BF16 and F16 stay as they lie, and so do the blocks of matrices in
-    Q8_0, Q6_K, Q5_0 and Q4_0.
+    """Read and map a file. Floats stay as they lie, and so do the blocks of matrices in Q8_0, Q6_K, Q5_0 and Q4_0.
 
     What else is quantised is dequantised to F32: other types, and embeddings, whose rows are looked up and summed.
 

@@ -49,12 +49,14 @@ A53 = Cpu("cortex-a53", 0xD03, _ARMV8)
 #: With dot products of bytes.
 N1 = Cpu("neoverse-n1", 0xD0C, f"{_ARMV8} atomics fphp asimdhp asimdrdm lrcpc dcpop asimddp ssbs")
 
-#: CPU, options of ``bench gate``. Kernels are compiled once for each CPU.
+#: CPU, options of ``bench gate``, of which the last of a kind counts. Kernels are compiled once for each CPU.
 RUNS = (
     (N1, ["--threads", "1"]),
-    (N1, ["--threads", "2", "--variants", "kv_bf16,kv_q8_0,kv_q4_0"]),
+    (N1, ["--threads", "2", "--variants", "kv_bf16,kv_q8_0,kv_q5_0,kv_q4_0"]),
+    (N1, ["--threads", "2", "--variants", "kv_q6_k", "--model", "synthetic:tiny-wide"]),
     (A53, ["--threads", "1"]),
-    (A53, ["--threads", "2", "--variants", "kv_bf16,kv_q8_0,kv_q4_0"]),
+    (A53, ["--threads", "2", "--variants", "kv_bf16,kv_q8_0,kv_q5_0,kv_q4_0"]),
+    (A53, ["--threads", "2", "--variants", "kv_q6_k", "--model", "synthetic:tiny-wide"]),
 )
 
 _took: list[tuple[str, float]] = []

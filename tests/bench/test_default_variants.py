@@ -27,7 +27,7 @@ def left_out(model, files=()):
     kept, lines = default_variants(EVERYTHING, model, files)
     names = [one.name for one in EVERYTHING if one not in kept]
     assert [line.partition(":")[0] for line in lines] == names
-    assert all("--variants" in line for line in lines)
+    assert all("--variants" in line or "whole blocks" in line for line in lines)
     return dict(zip(names, lines, strict=True))
 
 
@@ -40,11 +40,21 @@ def test_a_seeded_model_is_one_format_stored_in_16_bits_and_its_heads_know_nothi
         ("numpy_f32", "stored in float32"),
         ("spec_bf16", "learnt nothing"),
         ("spec_bf12", "learnt nothing"),
+        ("kv_q6_k", "rows of 64 weights are not made of whole blocks of 256"),
         ("spec_bf16_q4_0", "kv_q4_0 tells"),
         ("spec_bf16_q8_0", "kv_q8_0 tells"),
     ]:
         assert why in found[name]
-    assert not {"kv_bf12", "kv_bf16", "kv_f16", "kv_q8_0", "kv_q4_0", "recompute_f16", "recompute_q8_0"} & set(found)
+    assert not {
+        "kv_bf12",
+        "kv_bf16",
+        "kv_f16",
+        "kv_q8_0",
+        "kv_q5_0",
+        "kv_q4_0",
+        "recompute_f16",
+        "recompute_q8_0",
+    } & set(found)
     assert not [name for name in found if name.startswith(("llama", "torch"))]
 
 
@@ -54,7 +64,9 @@ def test_heads_that_tell_later_codes_are_measured():
 
 def test_a_file_may_be_a_mix_and_its_heads_may_have_learnt(tmp_path):
     found = left_out(stored(tmp_path / "cp.gguf", "bf16"))
-    assert {name for name in found if "copy" not in found[name]} == {"kv_f32", "recompute_f32", "numpy_f32"}
+    assert {name for name in found if "copy" not in found[name]} == {
+        "kv_f32", "recompute_f32", "numpy_f32", "kv_q6_k",
+    }  # fmt: skip
 
 
 def test_drafts_by_a_second_copy_are_measured_where_they_are_named(tmp_path):
@@ -67,6 +79,10 @@ def test_drafts_by_a_second_copy_are_measured_where_they_are_named(tmp_path):
 def test_float32_weights_are_measured_as_they_are_stored(tmp_path):
     found = left_out(stored(tmp_path / "cp.gguf", "f32"))
     assert not found.keys() & {"kv_f32", "recompute_f32", "numpy_f32"}
+
+
+def test_rows_that_are_whole_superblocks_are_measured_in_them():
+    assert not {"kv_q6_k", "kv_q5_0"} & left_out("synthetic:tiny-wide").keys()
 
 
 def test_what_was_given_as_a_file_is_measured():

@@ -32,7 +32,7 @@ from cplab.input_energy import input_energies
 from cplab.naive import Naive
 
 ABOUT = ModelFacts(name="tiny", spec={}, digest="", synthetic=True)
-BY_GGML = [name for name in NAMES if name not in ("q8_0", "q5_0", "q4_0")]
+BY_GGML = [name for name in NAMES if name not in FORMATS]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def gaussian(rows=8, n=512):
     return np.random.default_rng(7).standard_normal((rows, n)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("name", ["q8_0", "q6_k", "q5_0", "q4_0"])
 def test_what_the_lab_has_a_format_for_comes_back_as_from_that(name):
     own = format_named(name)
     assert np.array_equal(through(name, gaussian()), own.unpack(own.pack(gaussian())))
@@ -68,17 +68,17 @@ def test_ggmls_own_blocks_are_near_and_more_bits_are_nearer(name):
 
 def test_blocks_that_a_file_holds_are_what_is_judged():
     pytest.importorskip("llama_cpp")
-    packed = block_formats._by_ggml(gguf.GGMLQuantizationType.Q6_K, gaussian())
-    assert packed.shape == (8, 512 // 256 * 210)
-    assert np.array_equal(gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.Q6_K), through("q6_k", gaussian()))
+    packed = block_formats._by_ggml(gguf.GGMLQuantizationType.Q4_K, gaussian())
+    assert packed.shape == (8, 512 // 256 * 144)
+    assert np.array_equal(gguf.quants.dequantize(packed, gguf.GGMLQuantizationType.Q4_K), through("q4_k", gaussian()))
 
 
 def test_what_cannot_be_had_says_why(monkeypatch):
     assert unable("q6_k", {1024, 64}) == "rows of 64 weights are not made of whole blocks of 256"
     assert unable("q5_0", {1024, 64}) == ""
     monkeypatch.setattr(block_formats, "_ggml", lambda: None)
-    assert "pip install" in unable("q6_k", {1024})
-    assert unable("q4_0", {1024}) == ""
+    assert "pip install" in unable("q4_k", {1024})
+    assert unable("q6_k", {1024}) == unable("q4_0", {1024}) == ""
     with pytest.raises(BadInputError, match="pip install"):
         through("iq4_nl", gaussian())
     with pytest.raises(BadInputError, match="no block format 'q9'"):

@@ -115,9 +115,9 @@ def test_the_usual_variants_are_one_of_each_quantised_law():
     usual = usual_variants()
     laws = [one.arithmetic for one in usual]
     assert sorted(laws) == sorted(set(laws))
-    assert {"q8_0", "q4_0"} <= set(laws)
+    assert {"q8_0", "q6_k", "q5_0", "q4_0"} <= set(laws)
     assert "f32" not in laws
-    assert {one.name for one in usual} >= {"kv_q8_0", "kv_q4_0"}
+    assert {one.name for one in usual} >= {"kv_q8_0", "kv_q6_k", "kv_q5_0", "kv_q4_0"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"schema": "cplab.quality/9"}', '{"schema": "cplab.quality/1"}'])

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import sys
 
-from small_models import digest, forced_codes, inputs, small_model
+from small_models import digest, forced_codes, formats_of, inputs, small_model
 
 from cplab.decoder import Decoder
-from cplab.formats import FLOAT_FORMATS
 from cplab.variant import Trace
 
 BATCHES = (1, 2, 3, 8, 9)
@@ -22,7 +21,7 @@ def main(name: str, threads: int) -> None:
     model = small_model(name)
     hidden, cb0 = inputs(model, FRAMES)
     found = {}
-    for format_name in FLOAT_FORMATS:
+    for format_name in formats_of(model):
         for recompute in (False, True):
             decoder = Decoder(model, threads, format=format_name, recompute=recompute)
             for batch in BATCHES:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from cplab.formats import FORMATS, format_named
-from cplab.model import Model
+from cplab.model import Model, is_streamed
 from cplab.oracle_quantised import oracle_for
 from cplab.sampling import Sampling, checked_draws
 from cplab.sources import load_model, synthetic
@@ -39,8 +39,27 @@ def projected_model() -> Model:
 
 
 def small_model(name: str) -> Model:
-    """``tiny`` or ``projected``."""
-    return load_model("synthetic:tiny") if name == "tiny" else projected_model()
+    """``tiny``, ``wide``, whose rows are whole superblocks, or ``projected``."""
+    if name == "projected":
+        return projected_model()
+    return load_model({"tiny": "synthetic:tiny", "wide": "synthetic:tiny-wide"}[name])
+
+
+def formats_of(model: Model) -> list[str]:
+    """The formats that a model can be held in: those of whose blocks its rows are made."""
+    widths = {tensor.shape[-1] for name, tensor in model.tensors.items() if is_streamed(name)}
+    return [name for name, kind in FORMATS.items() if not any(width % kind.block for width in widths)]
+
+
+def arithmetics_of(model: Model) -> list[str]:
+    """The rounding laws of those."""
+    return list(dict.fromkeys(arithmetic_of(name) for name in formats_of(model)))
+
+
+def model_of(kind: str) -> Model:
+    """The smallest model that can be held in a format."""
+    tiny = small_model("tiny")
+    return tiny if kind in formats_of(tiny) else small_model("wide")
 
 
 def with_tensors(model: Model, **changes) -> Model:

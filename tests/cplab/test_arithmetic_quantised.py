@@ -126,31 +126,43 @@ def test_a_block_does_not_see_its_neighbours():
 # -- dot products -----------------------------------------------------------------------------------------------------
 
 
-def operands(rng, n, low=-127):
+def operands(rng, n, low=-127, scaled=32):
     wq, xq = rng.integers(low, 128, n).astype(np.int8), rng.integers(-127, 128, n).astype(np.int8)
-    wd = (rng.standard_normal(n // 32) * 0.01).astype(np.float16).astype(F)
+    wd = (rng.standard_normal(n // scaled) * 0.01).astype(np.float16).astype(F)
     return wq, wd, xq, rng.exponential(0.05, n // 32).astype(F)
 
 
 @pytest.mark.parametrize("n", [32, 64, 96, 128, 160, 192, 1024, 3072])
 @pytest.mark.parametrize("low", [-128, -8])
-def test_dot_is_what_exact_rationals_say(n, low):
+@pytest.mark.parametrize("scaled", [32, 16])
+def test_dot_is_what_exact_rationals_say(n, low, scaled):
     for seed in range(3):
-        one = operands(np.random.default_rng(seed), n, low)
+        one = operands(np.random.default_rng(seed), n, low, scaled)
         assert same_bits(dot(*one), model.dot(*one))
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_dot_is_what_exact_rationals_say_for_any_scales(data):
-    n = data.draw(st.sampled_from([32, 64, 96, 160]))
+    n, scaled = data.draw(st.sampled_from([32, 64, 96, 160])), data.draw(st.sampled_from([32, 16]))
     integers = arrays(np.int8, n, elements=st.integers(-128, 127))
     halves = st.floats(allow_nan=False, allow_infinity=False, width=16)
     scales = st.floats(0, 2.0**87, width=32)  # beyond which sums may be infinite, which rationals are not
     wq, xq = data.draw(integers), np.maximum(data.draw(integers), -127)
-    wd = data.draw(arrays(np.float16, n // 32, elements=halves)).astype(F)
+    wd = data.draw(arrays(np.float16, n // scaled, elements=halves)).astype(F)
     xd = data.draw(arrays(F, n // 32, elements=scales))
     assert same_bits(dot(wq, wd, xq, xd), model.dot(wq, wd, xq, xd))
+
+
+def test_each_16_weights_have_a_scale_of_their_own_where_there_are_twice_as_many():
+    wq, _, xq, xd = operands(np.random.default_rng(5), 96)
+    for j in range(6):
+        wd = np.zeros(6, F)
+        wd[j] = 1
+        part = slice(16 * j, 16 * j + 16)
+        expected = float(wq[part].astype(int) @ xq[part]) * float(xd[j // 2])
+        assert dot(wq, wd, xq, xd) == pytest.approx(expected, rel=1e-6)
+        assert same_bits(dot(wq, np.repeat(xd, 2), xq, xd), dot(wq, xd, xq, xd))
 
 
 def test_weights_of_minus_128_are_summed_exactly():

@@ -23,14 +23,34 @@ from cplab.formats import FORMATS
 WIDE, MIDDLE, NARROW = ((8, 2), (4, 4), (2, 4), (1, 4)), ((4, 1), (2, 2), (1, 4)), ((2, 1), (1, 2))
 REGISTERS = {"avx512": 1, "vnni": 1, "avx-vnni": 2, "avx2": 2, "neon": 4, "neon-dotprod": 4}
 #: Vectors that a step multiplies for each row and token: two of 16 weights, or 64 quants.
-VECTORS_A_STEP = {"f32": 2, "bf16": 2, "f16": 2, "q8_0": 1, "q4_0": 1}
-#: Cache lines that a step asks for: of each row's weights, and of scales (a lone token's are made ready before).
-LINES_A_STEP = {"f32": (2, 0), "bf16": (1, 0), "f16": (1, 0), "q8_0": (1, 1), "q4_0": (1, 1)}
+VECTORS_A_STEP = {"f32": 2, "bf16": 2, "f16": 2, "q8_0": 1, "q6_k": 1, "q5_0": 1, "q4_0": 1}
+#: Cache lines that a turn asks for: of each row's weights, and of scales (a lone token's are made ready before).
+LINES_A_TURN = {"f32": (2, 0), "bf16": (1, 0), "f16": (1, 0)}
+#: Bytes of a step of weights.
+STEP_BYTES = {"q8_0": 64, "q6_k": 48, "q5_0": 40, "q4_0": 32}
+
+
+def lines_of(bytes_of):
+    return -(-bytes_of // 64)
 
 
 def steps_a_turn(row, lone):
-    """Two where a line of Q4_0 is taken at once: for a lone token, or where there are registers for more; else one."""
+    """How many steps a turn of the loop has.
+
+    As many as a line for a lone token, two where a product takes several registers; Q4_0's two also for several tokens
+    where there are registers for more; else one.
+    """
+    if lone and row.format in ("q6_k", "q5_0"):
+        return 2 if row.target == "neon" else 4
     return 2 if row.format == "q4_0" and (lone or REGISTERS[row.target] == 1) else 1
+
+
+def lines_a_turn(row, lone):
+    """Cache lines that a turn asks for: of each row's weights, and of scales (a lone token's are made ready before)."""
+    steps = steps_a_turn(row, lone)
+    if row.format not in STEP_BYTES:
+        return LINES_A_TURN[row.format]
+    return lines_of(steps * STEP_BYTES[row.format]), 0 if lone else steps
 
 
 FMA = {
@@ -60,23 +80,35 @@ ROWS = (
     Row("avx512", "bf16", (r"vpslld\s.*%zmm", r"vpand[dq]\s.*%zmm"), (r"vdpbf16ps", r"%[xy]mm")),
     Row("avx512", "f16", (r"vcvtph2ps\s.*%zmm",), (r"%xmm",)),
     Row("avx512", "q8_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp",)),
+    Row("avx512", "q6_k", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
+    Row("avx512", "q5_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("avx512", "q4_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("vnni", "q8_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vnni", "q6_k", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vnni", "q5_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
     Row("vnni", "q4_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
     Row("avx-vnni", "q8_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
+    Row("avx-vnni", "q6_k", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
+    Row("avx-vnni", "q5_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q4_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx2", "f32", (), (r"%zmm",)),
     Row("avx2", "bf16", (r"vpslld\s.*%ymm", r"vp(?:blendw|and)\s.*%ymm"), (r"%zmm",)),
     Row("avx2", "f16", (r"vcvtph2ps\s.*%ymm",), (r"%zmm",)),
     Row("avx2", "q8_0", (r"vpsignb\s.*%ymm", r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"%zmm")),
+    Row("avx2", "q6_k", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
+    Row("avx2", "q5_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
     Row("avx2", "q4_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
     Row("neon", "f32", ()),
     Row("neon", "bf16", (r"shl\s", r"and\s"), (r"bfdot", r"bfmlal")),
     Row("neon", "f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
     Row("neon", "q8_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
+    Row("neon", "q6_k", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
+    Row("neon", "q5_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q4_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon-dotprod", "f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
     Row("neon-dotprod", "q8_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
+    Row("neon-dotprod", "q6_k", (r"sdot\s", r"scvtf\s"), (r"smull",)),
+    Row("neon-dotprod", "q5_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
     Row("neon-dotprod", "q4_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
 )
 
@@ -85,9 +117,11 @@ def tiles_of(row):
     if REGISTERS[row.target] == 1:
         if row.format == "q4_0":
             return (4, 2), (2, 4), (1, 4)
+        if row.format in ("q6_k", "q5_0"):
+            return (4, 2), (2, 2), (1, 2)
         return ((8, 2), (4, 2), (2, 4), (1, 4)) if (row.target, row.format) == ("avx512", "q8_0") else WIDE
     if row.format.startswith("q"):
-        return (2, 1), (1, 1 if row.format == "q4_0" else 2)
+        return (2, 1), (1, 2 if row.format == "q8_0" else 1)
     return MIDDLE if row.format == "f32" else (*MIDDLE[:2], (1, 2))
 
 
@@ -107,8 +141,7 @@ def loops_by_tile(row):
     for loop in multiplying(text, FMA[row.target]):
         lone = not matches(WIDEN_SCALE, loop)
         steps = steps_a_turn(row, lone)
-        of_weights, of_scales = LINES_A_STEP[row.format]
-        of_scales *= 0 if lone else steps
+        of_weights, of_scales = lines_a_turn(row, lone)
         rows, rest = divmod(len(matches(PREFETCH, loop)) - of_scales, of_weights)
         a_row = rows * steps * VECTORS_A_STEP[row.format] * REGISTERS[row.target]
         tokens, more = divmod(len(matches(FMA[row.target], loop)), a_row)
@@ -141,7 +174,7 @@ def test_no_vector_of_an_inner_loop_goes_through_the_stack(row, tile):
     assert [line for loop in loops[tile] for line in spills(text, loop)] == []
 
 
-@pytest.mark.parametrize("format_name", ["f32", "f16", "bf12", "q8_0"])
+@pytest.mark.parametrize("format_name", ["f32", "f16", "bf12", "q8_0", "q6_k", "q5_0"])
 def test_a_cpu_without_fma_calls_the_library_for_it_and_uses_no_wider_register(format_name):
     text, shapes = unit_assembly(TARGETS["sse4"], FORMATS[format_name].code)
     assert shapes == (NARROW if not format_name.startswith("q") else ((1, 1),))
@@ -161,10 +194,6 @@ DECODE = {
     "neon": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
     "neon-dotprod": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
 }
-
-
-def lines_of(bytes_of):
-    return -(-bytes_of // 64)
 
 
 def decoding(target):

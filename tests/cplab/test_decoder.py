@@ -11,8 +11,10 @@ import pytest
 from decoder_cases import BATCHES
 from small_models import (
     arithmetic_of,
+    arithmetics_of,
     digest,
     forced_codes,
+    formats_of,
     inputs,
     oracle_logits,
     projected_model,
@@ -43,13 +45,13 @@ def predict(decoder, hidden, cb0, forced=None):
 # -- equal to the oracle ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["tiny", "projected"])
+@pytest.fixture(scope="module", params=["tiny", "projected", "wide"])
 def judged(request):
     """A model's name and the oracles' digests by (arithmetic, batch, mode)."""
     model = small_model(request.param)
     hidden, cb0 = inputs(model, max(BATCHES))
     expected = {}
-    for arithmetic in ("f32", "q8_0", "q4_0"):
+    for arithmetic in arithmetics_of(model):
         for batch in BATCHES:
             for mode, forced in (("free", None), ("forced", forced_codes(model, batch))):
                 found = oracle_logits(model, hidden[:batch], cb0[:batch], forced, arithmetic)
@@ -66,7 +68,7 @@ def test_formats_threads_batches_cache_and_forcing_do_not_change_bits(judged, th
     )
     wanted = {
         f"{format_name} {cache} {batch} {mode}": value
-        for format_name in FLOAT_FORMATS
+        for format_name in formats_of(small_model(name))
         for cache in ("kv", "recompute")
         for (arithmetic, batch, mode), value in expected.items()
         if arithmetic == arithmetic_of(format_name)
@@ -339,7 +341,7 @@ def test_a_decoder_goes_on_after_a_bad_frame(fragile):
     assert before == digest(*oracle_logits(model, hidden[good], cb0[good]))
 
 
-@pytest.fixture(scope="module", params=["q8_0", "q4_0"])
+@pytest.fixture(scope="module", params=["q8_0", "q5_0", "q4_0"])
 def brittle(request):
     """A format; a model whose widths are no whole lines of it, with activations that overflow for some inputs; frames,
     and what the oracle says of each: a digest, or the pass in which it finds no number."""

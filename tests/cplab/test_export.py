@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import pytest
 from checkpoint_files import PREFIX, TALKER, Folder, stored, talker_tensors
-from small_models import same_bits, small_model
+from small_models import formats_of, model_of, same_bits, small_model
 
 from cplab.__main__ import app
 from cplab.commandline import run
@@ -108,8 +108,9 @@ def test_rounding_f32_to_bf16_is_told(tmp_path, tiny):
     assert (told.action, told.changed, told.furthest) == ("rounded", 256 * 64, 2.0**-12)
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", ["q8_0", "q6_k", "q5_0", "q4_0"])
 def test_quantised_matrices_come_back_block_for_block(tmp_path, model, kind):
+    model = model if kind in formats_of(model) else small_model("wide")
     (done,) = written(Folder(model).write(tmp_path / "m"), tmp_path / "cp.gguf", matrices=kind)
     rounded, changed = model.repacked(kind)
     back = load_model(str(tmp_path / "cp.gguf"))
@@ -126,7 +127,7 @@ def test_quantised_matrices_come_back_block_for_block(tmp_path, model, kind):
             assert (told.after, told.changed) == ("bf16" if values.ndim == 2 else "f32", 0)
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", ["q8_0", "q5_0", "q4_0"])
 def test_other_readers_find_the_blocks_that_the_gguf_package_would_have_written(tmp_path, tiny, kind):
     written(Folder(tiny).write(tmp_path / "m"), tmp_path / "cp.gguf", matrices=kind)
     for tensor in gguf.GGUFReader(tmp_path / "cp.gguf").tensors:
@@ -162,9 +163,11 @@ def test_rows_that_are_not_made_of_blocks_are_refused_before_anything_is_written
 # -- the talker -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "file_type"), [("q8_0", "MOSTLY_Q8_0"), ("q4_0", "MOSTLY_Q4_0")])
-def test_a_quantised_talker_keeps_its_table(tmp_path, tiny, kind, file_type):
-    written(Folder(tiny).write(tmp_path / "m"), None, talker=tmp_path / "talker.gguf", matrices=kind)
+@pytest.mark.parametrize(
+    ("kind", "file_type"), [(kind, f"MOSTLY_{kind.upper()}") for kind in ("q8_0", "q6_k", "q5_0", "q4_0")]
+)
+def test_a_quantised_talker_keeps_its_table(tmp_path, kind, file_type):
+    written(Folder(model_of(kind)).write(tmp_path / "m"), None, talker=tmp_path / "talker.gguf", matrices=kind)
     reader = gguf.GGUFReader(tmp_path / "talker.gguf")
     assert reader.get_field("general.file_type").contents() == gguf.LlamaFileType[file_type]
     types = {t.name: t.tensor_type.name.lower() for t in reader.tensors if len(t.shape) == 2}

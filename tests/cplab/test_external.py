@@ -99,7 +99,7 @@ def test_an_engine_gets_the_users_own_file_and_no_other(tiny, tmp_path):
     assert engine_file(rounded, STORED)[0] != own
 
 
-@pytest.mark.parametrize("matrices", [STORED, "f32", "f16", "bf16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("matrices", [STORED, "f32", "f16", "bf16", "q8_0", "q5_0", "q4_0"])
 def test_the_file_in_the_cache_holds_the_models_weights(tiny, matrices):
     file, _ = engine_file(tiny, matrices)
     back = load_model(str(file))

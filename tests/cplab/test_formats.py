@@ -31,10 +31,10 @@ def rng_floats(seed, n=20000):
 
 
 def test_formats_are_found_by_name():
-    assert list(FORMATS) == ["f32", "bf16", "f16", "bf12", "q8_0", "q4_0"]
+    assert list(FORMATS) == ["f32", "bf16", "f16", "bf12", "q8_0", "q6_k", "q5_0", "q4_0"]
     assert list(FLOAT_FORMATS) == ["f32", "bf16", "f16", "bf12"]
     assert format_named("bf16") is BF16
-    with pytest.raises(BadInputError, match="f32, bf16, f16, bf12, q8_0, q4_0"):
+    with pytest.raises(BadInputError, match="f32, bf16, f16, bf12, q8_0, q6_k, q5_0, q4_0"):
         format_named("q8")
 
 

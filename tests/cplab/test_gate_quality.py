@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from naive_engines import NaiveEngine, Refusing
-from small_models import spiky, with_tensors
+from small_models import small_model, spiky, with_tensors
 
 from cplab.errors import GoldenError
 from cplab.gate import judge
@@ -44,12 +44,19 @@ def quality(predictor, model, golden, kind):
     return judge(predictor, model, golden, tier="quality", frames=FRAMES, format=kind)
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", ["f16", "bf16", "q8_0", "q5_0", "q4_0"])
 def test_the_naive_implementation_itself_passes_at_a_ratio_of_one(tiny, golden, kind):
     report = quality(NaiveEngine(tiny, kind), tiny, golden, kind)
     assert report.passed, report.detail()
     assert "at most 1.00 x the naive implementation's" in report.detail()
     assert [c.name for c in report.checks][-1] == "quality"
+
+
+def test_the_naive_implementation_of_superblocks_passes_on_rows_that_are_made_of_them():
+    wide = small_model("wide")
+    report = quality(NaiveEngine(wide, "q6_k"), wide, find_golden(wide), "q6_k")
+    assert report.passed, report.detail()
+    assert failed(quality(NaiveEngine(wide, "q4_0"), wide, find_golden(wide), "q6_k")) == {"quality"}
 
 
 def test_other_codes_than_the_goldens_are_counted_not_failed(tiny, golden):

@@ -18,7 +18,7 @@ from cplab.variant import Variant
 from variants.numpy_f32 import NumpyPredictor
 
 
-@pytest.fixture(scope="module", params=["q8_0", "q4_0"])
+@pytest.fixture(scope="module", params=["q8_0", "q5_0", "q4_0"])
 def kind(request):
     return request.param
 

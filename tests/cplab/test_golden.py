@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_models import model_of
 
 from cplab.__main__ import app
 from cplab.commandline import run
@@ -16,7 +17,7 @@ from cplab.golden_making import golden_for, make_golden
 from cplab.model import Model
 from cplab.oracle_quantised import in_arithmetic, oracle_for
 
-KINDS = ["q8_0", "q4_0"]
+KINDS = ["q8_0", "q6_k", "q5_0", "q4_0"]
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def cache(tmp_path, monkeypatch, tiny):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_committed_golden_of_the_rounded_model_is_what_its_oracle_says(tiny, kind):
-    model = in_arithmetic(tiny, kind)
+def test_the_committed_golden_of_the_rounded_model_is_what_its_oracle_says(kind):
+    model = in_arithmetic(model_of(kind), kind)
     golden = find_golden(model, kind)
     assert golden is not None
-    assert find_golden_path(model, kind).name == f"synthetic-tiny.{kind}.npz"
+    assert find_golden_path(model, kind).name == f"synthetic-tiny{'-wide' if kind == 'q6_k' else ''}.{kind}.npz"
     assert (len(golden), golden.distinct_frames, golden.arithmetic) == (33, 33, kind)
     golden.require(model, kind)
     oracle = oracle_for(model, kind)
@@ -47,6 +48,8 @@ def test_committed_goldens_say_their_arithmetic():
     assert found.keys() >= {
         "synthetic-0.6b",
         "synthetic-0.6b.q8_0",
+        "synthetic-0.6b.q6_k",
+        "synthetic-0.6b.q5_0",
         "synthetic-0.6b.q4_0",
         "synthetic-0.6b-spikes.q8_0",
     }

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from instruction_sets import TARGETS, X86, Target
-from small_models import HOT, digest, inputs, oracle_logits, small_model
+from small_models import HOT, arithmetics_of, digest, inputs, oracle_logits, small_model
 
-NAMES = ["tiny", "projected"]
-ARITHMETICS = ["f32", "q8_0", "q4_0"]
+NAMES = ["tiny", "projected", "wide"]
 NATIVE = Target("", "", (), (), ())
 
 #: Code that one thread needs, run in a process of its own; parallel regions take long to compile and hold no kernels.
@@ -15,18 +14,17 @@ RUN = """
 import json, re
 import numba
 from cplab.decoder import Decoder
-from cplab.formats import FORMATS
 from cplab.kernels import compiling, units
 from cplab.variant import Trace
-from small_models import HOT, arithmetic_of, digest, inputs, small_model
+from small_models import HOT, arithmetic_of, digest, formats_of, inputs, small_model
 
 steps = compiling.steps()[:4]
 compiling.steps = lambda: steps
 found = {}
-for name in ("tiny", "projected"):
+for name in ("tiny", "projected", "wide"):
     model = small_model(name)
     arrays = inputs(model, 3)
-    for format_name in FORMATS:
+    for format_name in formats_of(model):
         for recompute in (False, True):
             decoder = Decoder(model, 1, format=format_name, recompute=recompute)
             trace = Trace()
@@ -49,7 +47,7 @@ def expected():
     found = {}
     for name in NAMES:
         model = small_model(name)
-        for arithmetic in ARITHMETICS:
+        for arithmetic in arithmetics_of(model):
             hidden, cb0 = inputs(model, 3)
             drawn, _ = oracle_logits(model, hidden, cb0, arithmetic=arithmetic, noise=HOT)
             greedy = oracle_logits(model, hidden, cb0, arithmetic=arithmetic)

@@ -22,14 +22,15 @@ def test_in_float32_it_is_the_oracle_within_rounding(name):
     assert np.abs(found - truth).max() < 2e-5 * np.sqrt((truth**2).mean())
 
 
-def test_fewer_bits_are_further_away(tiny):
-    arrays, forced = inputs(tiny, 2), forced_codes(tiny, 2)
-    truth = Naive(tiny, "f32").scored(*arrays, forced)
-    away = [np.sqrt(((Naive(tiny, kind).scored(*arrays, forced) - truth) ** 2).mean()) for kind in ACTIVATIONS]
+def test_fewer_bits_are_further_away():
+    wide = small_model("wide")
+    arrays, forced = inputs(wide, 2), forced_codes(wide, 2)
+    truth = Naive(wide, "f32").scored(*arrays, forced)
+    away = [np.sqrt(((Naive(wide, kind).scored(*arrays, forced) - truth) ** 2).mean()) for kind in ACTIVATIONS]
     assert away[0] == 0
-    f16, bf16, q8, q4 = away[1:]
+    f16, bf16, q8, q6, q5, q4 = away[1:]
     assert f16 < bf16
-    assert f16 < q8 < q4
+    assert f16 < q8 < q6 < q5 < q4
 
 
 def test_heads_may_be_of_another_format(tiny):
@@ -46,7 +47,7 @@ def test_values_round_to_what_the_format_holds():
     assert rounded(values, "bf16")[1] == 65536
     np.testing.assert_array_equal(rounded(values, "f32"), values)
     block = np.linspace(-1, 1, 64, dtype=np.float32).reshape(1, 64)
-    for kind in ("q8_0", "q4_0"):
+    for kind in ("q8_0", "q5_0", "q4_0"):
         known = gguf.GGMLQuantizationType[kind.upper()]
         np.testing.assert_array_equal(
             rounded(block, kind), gguf.quants.dequantize(gguf.quants.quantize(block, known), known)

@@ -1,4 +1,4 @@
-"""Q8_0 and Q4_0: packing is the gguf package's, bit for bit, unpacking exact; what cannot be held is refused."""
+"""Q8_0, Q5_0 and Q4_0: packing is the gguf package's, bit for bit, unpacking exact; what cannot be held is refused."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cplab.model import Model, is_streamed
 
 F = np.float32
 Q = gguf.GGMLQuantizationType
-KINDS = ["q8_0", "q4_0"]
+KINDS = ["q8_0", "q5_0", "q4_0"]
 #: What divides the largest magnitude to make d; the most that a block may hold; the least whose d has an inverse.
-STEPS = {"q8_0": 127, "q4_0": 8}
+STEPS = {"q8_0": 127, "q5_0": 16, "q4_0": 8}
 LEAST = F(2.0**-128)
 
 
@@ -149,7 +149,7 @@ def test_unpacking_is_the_packages_for_any_blocks(kind):
     assert same_bits(got, expected)
     quants, scales = FORMATS[kind].blocks(packed)
     assert (quants.dtype, quants.shape, scales.dtype, scales.shape) == (np.int8, (4, 16000), np.float16, (4, 500))
-    assert (quants.min(), quants.max()) == ((-128, 127) if kind == "q8_0" else (-8, 7))
+    assert (quants.min(), quants.max()) == {"q8_0": (-128, 127), "q5_0": (-16, 15), "q4_0": (-8, 7)}[kind]
     # exact: 11 bits of a scale times 8 of an integer fit a float32
     product = np.repeat(scales.astype(np.float64), 32, -1) * quants
     assert np.array_equal(got.astype(np.float64), product)
@@ -160,6 +160,14 @@ def test_low_halves_come_first():
     packed = np.zeros(1, FORMATS["q4_0"].storage)
     packed["d"], packed["qs"][0] = 1, np.arange(16) | (15 - np.arange(16)) << 4
     assert FORMATS["q4_0"].unpack(packed).tolist() == [*range(-8, 8), *range(7, -9, -1)]
+
+
+def test_fifth_bits_are_those_of_the_weights_in_turn():
+    packed = np.zeros(1, FORMATS["q5_0"].storage)
+    packed["d"], packed["qh"][0] = 1, [0x01, 0x80, 0, 0x80]
+    expected = np.full(32, -16)
+    expected[[0, 15, 31]] = 0
+    assert FORMATS["q5_0"].unpack(packed).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,7 +186,7 @@ def test_bits_per_weight_and_shapes(kind):
     assert form.storage.itemsize * 8 == 32 * form.bits_per_weight
     assert form.stored_shape((5, 96)) == (5, 3)
     assert form.shape_of(form.pack(np.zeros((7, 5, 96), F))) == (7, 5, 96)
-    assert form.code == {"q8_0": 3, "q4_0": 4}[kind]
+    assert form.code == {"q8_0": 3, "q5_0": 6, "q4_0": 4}[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,7 +119,7 @@ def test_a_model_of_one_format_has_that_formats_law(tiny):
     assert stored_law(mixed(tiny)) == "stored"
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", ["q8_0", "q5_0", "q4_0"])
 def test_a_mix_of_one_is_that_law_bit_for_bit(model, kind):
     whole = in_arithmetic(model, kind)
     hidden, cb0 = inputs(model, 2)
@@ -165,10 +165,23 @@ def test_the_kernels_give_the_bits_of_the_mix(model, threads, recompute):
         assert digest(codes, trace.logits) == digest(*oracle_logits(model, hidden, cb0, forced, "stored"))
 
 
-def test_stored_in_one_format_is_the_variant_of_that_format(tiny):
-    hidden, cb0 = inputs(tiny, 2)
-    for kind in ("bf16", "q8_0", "q4_0"):
-        held = applied(tiny, Recipe({"all": kind}))[0]
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_mix_of_every_format_has_the_bits_of_its_laws(threads):
+    recipe = (
+        "heads q6_k\nheads.0 q5_0\nqkv q5_0\nqkv.1 f16\no q6_k\ngate_up q4_0\ngate_up.1 q6_k\ndown q8_0\ndown.1 q5_0"
+    )
+    held, _ = applied(small_model("wide"), parse(recipe))
+    hidden, cb0 = inputs(held, 3)
+    trace = Trace()
+    codes = Decoder(held, threads, format="stored").predict(hidden, cb0, trace=trace)
+    assert digest(codes, trace.logits) == digest(*oracle_logits(held, hidden, cb0, None, "stored"))
+
+
+def test_stored_in_one_format_is_the_variant_of_that_format():
+    wide = small_model("wide")
+    hidden, cb0 = inputs(wide, 2)
+    for kind in ("bf16", "q8_0", "q6_k", "q5_0", "q4_0"):
+        held = applied(wide, Recipe({"all": kind}))[0]
         logits = []
         for variant in (f"kv_{kind}", "kv_stored"):
             trace = Trace()

@@ -37,7 +37,8 @@ print(json.dumps([found, decoder.runs_in_one_region]))
 CASES = [
     (name, format_name, recompute, threads, together)
     for name, format_name, recompute in (
-        ("tiny", "bf16", False), ("tiny", "q8_0", False), ("projected", "q4_0", False), ("projected", "f32", True),
+        ("tiny", "bf16", False), ("tiny", "q8_0", False), ("projected", "q4_0", False), ("wide", "q6_k", False),
+        ("projected", "f32", True),
     )
     for threads, together in ((1, True), (2, True), (2, False), (3, True))
 ]  # fmt: skip

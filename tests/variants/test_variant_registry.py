@@ -11,6 +11,7 @@ from cplab import cp_load
 from cplab import variant as registry
 from cplab.errors import UnknownVariantError
 from cplab.formats import FORMATS
+from cplab.sources import load_model
 from cplab.variant import CodePredictor, get_variant, load_variant_file, variants
 
 OURS = {
@@ -20,6 +21,10 @@ OURS = {
     "kv_bf16": ("bf16", "f32", "exact"),
     "kv_bf12": ("bf12", "f32", "exact"),
     "kv_f16": ("f16", "f32", "exact"),
+    "kv_q8_0": ("q8_0", "q8_0", "exact"),
+    "kv_q6_k": ("q6_k", "q6_k", "exact"),
+    "kv_q5_0": ("q5_0", "q5_0", "exact"),
+    "kv_q4_0": ("q4_0", "q4_0", "exact"),
     "spec_bf16": ("bf16", "f32", "exact"),
     "spec_bf12": ("bf12", "f32", "exact"),
     "spec_f16": ("f16", "f32", "exact"),
@@ -70,6 +75,8 @@ def test_the_labs_variants_are_entry_points_like_anybodys():
 
 @pytest.mark.parametrize("name", list(OURS))
 def test_every_variant_builds_a_code_predictor_that_says_what_a_frame_costs(tiny, name):
+    if OURS[name][1].startswith("q"):  # of whole lines
+        tiny = load_model("synthetic:tiny-wide")
     predictor = get_variant(name).build(tiny, 1)
     assert isinstance(predictor, CodePredictor)
     bits = FORMATS[OURS[name][0]].bits_per_weight
