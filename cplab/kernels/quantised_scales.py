@@ -86,8 +86,8 @@ class Scales:
         at = builder.add(self._at(builder, first_step, step), builder.shl(row, v.i64(3)))
         if self._kind.scaled == BLOCK:
             return _float_pair(builder, at)
-        pairs = [v.load(builder, builder.add(at, v.i64(128 * half)), _PAIR) for half in range(2)]
-        return v.shuffle(builder, *pairs, _BY_HALVES)
+        first, second = (v.load(builder, builder.add(at, v.i64(128 * half)), _PAIR) for half in range(2))
+        return v.shuffle(builder, first, second, _BY_HALVES)
 
     def of_row(self, builder: Any, step: Any, line: Any, row: Any) -> Any:
         """A row's of a step and its line, by themselves, for several tokens."""
@@ -96,8 +96,9 @@ class Scales:
             both = v.load(builder, builder.add(at, builder.shl(row, v.i64(2))), v.I32)
             return v.widen_f16(builder, builder.bitcast(v.spread(builder, both, 8), _HALVES))
         at = builder.add(at, builder.shl(row, v.i64(1)))
-        pairs = [v.load(builder, builder.add(at, v.i64(32 * half)), ir.VectorType(v.I8, 2), 1) for half in range(2)]
-        integers = builder.sext(v.shuffle(builder, *pairs, _BY_HALVES), v.INTS)
+        bytes_of = ir.VectorType(v.I8, 2)
+        first, second = (v.load(builder, builder.add(at, v.i64(32 * half)), bytes_of, 1) for half in range(2))
+        integers = builder.sext(v.shuffle(builder, first, second, _BY_HALVES), v.INTS)
         d = builder.add(self._superscale_at(builder, line), builder.shl(row, v.i64(1)))
         d = v.widen_f16(builder, v.spread(builder, v.load(builder, d, v.I16, 2)))
         return builder.fmul(d, builder.sitofp(integers, v.VECTOR))

@@ -110,4 +110,4 @@ def test_the_command_rounds_the_model_first(tmp_path, tiny, capsys):
     assert made.model == "synthetic:tiny rounded to q8_0"
     np.testing.assert_array_equal(made.digests, committed.digests[:2])
     assert run(app, [*command[:4], "q9", *command[5:]]) == 1
-    assert "there are f32, q8_0, q4_0" in capsys.readouterr().err
+    assert "there are f32, q8_0, q6_k, q5_0, q4_0" in capsys.readouterr().err
