@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.records import CellSummary, Summary
+from bench.records import Summary
 from reports.bar_drawing import Chart
 from reports.beside_engines_chart import MOST_PAIRS, Pair, limit_chart
 from reports.figure_table import FigureTable, Heading
 from reports.plain_speeds import speed_of, told_speed
-from reports.wording import NOTHING, milliseconds, one_line, percent, plural, significant, times
+from reports.wording import NOTHING, one_line, percent, plural, significant, times
 
 TITLE = "Beside other engines"
 EXPLANATION = (
-    "Each cell of another engine beside the lab's own of the same threads, round by round in this run: the variant of "
+    "Each cell of another engine beside the lab's own on as many threads, round by round in this run: the variant of "
     "the same name or format, then the fastest exact one. A speed above 1 says that the lab's is faster.",
     "The limit is the speed if the lab's cell took its roof's time alone, in which its bytes are read and nothing else "
     "is done: the engine's median over that time. With the same bytes, an engine that reads at half the roof can be "
@@ -66,14 +66,14 @@ def _pairs(summary: Summary) -> list[Pair]:
 def _table(pairs: list[Pair]) -> FigureTable:
     headings = (
         Heading("engine's cell", "variant and threads", is_text=True, names_row=True),
-        Heading("the lab's", "the cell of the same threads that it is held beside", is_text=True),
-        Heading("exact", "of the lab's; else its share of the model's codes, teacher-forced", is_text=True),
-        Heading("engine's ms a frame [95\N{NO-BREAK SPACE}%]", "median over rounds and its interval"),
-        Heading("the lab's ms a frame [95\N{NO-BREAK SPACE}%]", "median over rounds and its interval"),
-        Heading("speed over the engine", "of the lab's, paired by round; above 1 is faster"),
+        Heading("the lab's", "the variant that it is held beside, on as many threads", is_text=True),
+        Heading("exact (fidelity)", "of the lab's: whether it is; else its codes that are the model's", is_text=True),
+        Heading("engine's ms a frame", "median over rounds"),
+        Heading("the lab's ms a frame", "median over rounds"),
+        Heading("speed over the engine [95\N{NO-BREAK SPACE}%]", "of the lab's, paired by round; above 1 is faster"),
         Heading("limit", "the same speed, if the lab's took its roof's time alone"),
         Heading("of roof", "of the lab's: share of the best read-only speed over the same bytes"),
-        Heading("bytes of the engine's", "what the lab's reads a frame, as a share of what the engine reads"),
+        Heading("of its bytes", "what the lab's reads a frame, as a share of what the engine reads"),
         Heading("engine's GB/s", "bytes a frame over the median"),
         Heading("the lab's GB/s", "bytes a frame over the median"),
     )
@@ -83,11 +83,11 @@ def _table(pairs: list[Pair]) -> FigureTable:
 def _row(pair: Pair) -> list[str]:
     theirs, ours = pair.theirs, pair.ours
     return [
-        _name(theirs),
-        _name(ours),
-        "yes" if ours.exact else f"no ({_fidelity(ours)})",
-        milliseconds(theirs.cp_ms),
-        milliseconds(ours.cp_ms),
+        f"{one_line(theirs.variant, 80)} × {theirs.threads}{' *' if pair.is_oversubscribed else ''}",
+        one_line(ours.variant, 80),
+        "yes" if ours.exact else f"no ({percent(ours.fidelity.teacher_forced)})",
+        significant(theirs.cp_ms.p50 if theirs.cp_ms else None),
+        significant(ours.cp_ms.p50 if ours.cp_ms else None),
         told_speed(pair.found),
         NOTHING if pair.limit is None else f"{significant(pair.limit)}×",
         percent(ours.roof_fraction) + (" (suspect)" if ours.roof_suspect else ""),
@@ -95,15 +95,6 @@ def _row(pair: Pair) -> list[str]:
         significant(theirs.gbps),
         significant(ours.gbps),
     ]
-
-
-def _name(cell: CellSummary) -> str:
-    return f"{one_line(cell.variant, 80)} × {cell.threads}{' *' if cell.oversubscribed else ''}"
-
-
-def _fidelity(cell: CellSummary) -> str:
-    share = cell.fidelity.teacher_forced
-    return "fidelity not measured" if share is None else f"fidelity {percent(share)}"
 
 
 def _least_room(pairs: list[Pair]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from bench.records import CellSummary, Comparison
-from reports.bar_drawing import Chart
+from reports.bar_drawing import Chart, shortened
 from reports.interval_marks import interval_mark, plain_log_ticks
 from reports.plain_speeds import speed_of
-from reports.svg import FAINT, INK, LIMIT, MUTED, drawing, inline, new_axes
+from reports.svg import FAINT, INK, LIMIT, MUTED, PAPER, drawing, inline, new_axes
 from reports.wording import one_line, significant, times
 
 MOST_PAIRS = 40
@@ -37,6 +37,11 @@ class Pair:
         return self.theirs.cp_ms.p50 / self.ours.roof_ms
 
     @property
+    def is_oversubscribed(self) -> bool:
+        """Whether one of the two has more threads than CPUs."""
+        return self.theirs.oversubscribed or self.ours.oversubscribed
+
+    @property
     def bytes_share(self) -> float | None:
         """What ours reads a frame, of what theirs reads; None where one is not known."""
         if not self.theirs.bytes_per_frame or not self.ours.bytes_per_frame:
@@ -51,14 +56,14 @@ def limit_chart(pairs: list[Pair]) -> Chart:
         return Chart(
             wide=_draw(shown, is_wide=True),
             narrow=_draw(shown, is_wide=False),
-            starred=any(pair.ours.oversubscribed or pair.theirs.oversubscribed for pair in shown),
+            starred=any(pair.is_oversubscribed for pair in shown),
         )
 
 
 def _draw(pairs: list[Pair], *, is_wide: bool) -> str:
     row = 24.0 if is_wide else 56.0
-    longest = min(58, max(len(_label(pair)) for pair in pairs))
-    left, right = (24 + 7.4 * longest, 250.0) if is_wide else (10.0, 14.0)
+    longest = max(len(_label(pair)) for pair in pairs)
+    left, right = (24 + 7.1 * longest, 250.0) if is_wide else (10.0, 14.0)
     width = 1110.0 if is_wide else 340.0
     figure, axes = new_axes(width, _TOP + row * len(pairs) + _BOTTOM, left, right, _TOP, _BOTTOM)
     speeds = [speed_of(pair.found) for pair in pairs]
@@ -98,6 +103,7 @@ def _row(axes: Axes, pair: Pair, number: int, *, is_wide: bool) -> None:
         axes.text(-0.012, number, _label(pair), ha="right", **shared)
         axes.text(1.015, number, _figures(pair), **shared)
     else:
+        shared["bbox"] = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}  # the line of 1 runs behind it
         axes.text(0.01, number - 0.34, _label(pair, 20), **shared)
         axes.text(0.01, number - 0.07, _figures(pair), **shared)
 
@@ -111,8 +117,8 @@ def _ticks(axes: Axes, spread: float, *, is_wide: bool) -> None:
 
 
 def _label(pair: Pair, characters: int = 24) -> str:
-    star = " *" if pair.ours.oversubscribed or pair.theirs.oversubscribed else ""
-    ours, theirs = (one_line(cell.variant, characters) for cell in (pair.ours, pair.theirs))
+    star = " *" if pair.is_oversubscribed else ""
+    ours, theirs = (shortened(one_line(cell.variant), characters) for cell in (pair.ours, pair.theirs))
     return f"{ours} over {theirs} × {pair.ours.threads}{star}"
 
 
