@@ -33,9 +33,7 @@ def engine_comparisons(
         By the engine's variant, then by threads.
     """
     timed = [cell for cell in cells if cell.cp_ms is not None]
-    theirs = sorted(
-        (cell for cell in timed if cell.variant in engines), key=lambda cell: (cell.variant, cell.threads)
-    )
+    theirs = sorted((cell for cell in timed if cell.variant in engines), key=lambda cell: (cell.variant, cell.threads))
     found = []
     for cell in theirs:
         own = [one for one in timed if one.variant not in engines and one.threads == cell.threads]

@@ -28,5 +28,5 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def breakable_name(name: str) -> Markup:
-    """A variant's name, escaped, with leave to break a line behind its parts: ``kv_q4_0`` has two, ``kv_`` and ``q4_0``."""
+    """A variant's name, escaped, with leave to break a line behind its parts: ``kv_`` and ``q4_0``."""
     return Markup(re.sub(r"_(?!\d)", "_<wbr>", str(escape(name))))

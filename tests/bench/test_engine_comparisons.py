@@ -64,9 +64,7 @@ def test_recompute_is_held_beside_recompute():
 
 @pytest.mark.parametrize("name", ["torch_f32", "torch_manual", "llama_recompute_f32"])
 def test_without_one_of_its_name_it_is_held_beside_the_cached_one_of_its_format(name):
-    assert pairs(cell(name, format="f32"), cell("kv_f32"), cell("kv_bf16", ms=20.0)) == [
-        (f"{name} x 2", "kv_f32 x 2")
-    ]
+    assert pairs(cell(name, format="f32"), cell("kv_f32"), cell("kv_bf16", ms=20.0)) == [(f"{name} x 2", "kv_f32 x 2")]
 
 
 def test_cells_of_other_threads_are_not_compared():
@@ -85,9 +83,7 @@ def test_a_run_without_another_engine_has_none():
 def test_cells_without_times_have_no_part():
     lost = {"gate": "fail", "exact": False, "cp_ms": None}
     assert pairs(cell("llama_kv_f16", **lost), cell("kv_f16")) == []
-    assert pairs(cell("llama_kv_f16"), cell("kv_f16", **lost), cell("kv_bf16")) == [
-        ("llama_kv_f16 x 2", "kv_bf16 x 2")
-    ]
+    assert pairs(cell("llama_kv_f16"), cell("kv_f16", **lost), cell("kv_bf16")) == [("llama_kv_f16 x 2", "kv_bf16 x 2")]
 
 
 def test_an_engine_that_claims_the_labs_bits_is_still_no_partner():

@@ -1,4 +1,4 @@
-"""Beside other engines: what stands there, what the limit is, and what does not stand there. All figures are made up."""
+"""Beside other engines: what stands there, what the limit is, and what does not. All figures are made up."""
 
 from __future__ import annotations
 
@@ -165,7 +165,9 @@ def test_both_reports_have_it_after_the_frames_times():
     html, markdown = render_html(page), render_markdown(page)
     assert html.index("Time a frame</h2>") < html.index(f"{TITLE}</h2>") < html.index("Talker and code predictor</h2>")
     assert f"## {TITLE}" in markdown
-    assert "| llama_kv_bf16 × 2 | kv_bf12 | yes | 90.0 | 50.0 | 1.80× [1.76, 1.84] | 2.00× | 90.0 % | 75.5 % |" in markdown
+    assert (
+        "| llama_kv_bf16 × 2 | kv_bf12 | yes | 90.0 | 50.0 | 1.80× [1.76, 1.84] | 2.00× | 90.0 % | 75.5 % |" in markdown
+    )
 
 
 def test_hostile_names_stay_text_and_short():
