@@ -122,8 +122,8 @@ def _emit_lines(
     """Products of a tile over the lines ``first`` .. ``last - 1``."""
     scale_bytes = builder.mul(lines, v.i64(kind.line_steps * v.CACHE_LINE))
     line_bytes = builder.shl(lines, v.i64(6))
-    first_row = builder.add(builder.add(unit.w, scale_bytes), builder.mul(tile.row, line_bytes))
-    rows = [builder.add(first_row, builder.mul(line_bytes, v.i64(r))) for r in range(tile.rows)]
+    quants = builder.add(unit.w, scale_bytes)
+    rows = [builder.add(quants, builder.mul(line_bytes, tile.row_at(builder, r))) for r in range(tile.rows)]
     x = builder.add(unit.x, builder.mul(tile.token, v.i64(RECORD_BYTES)))
     many = v.i64(kind.line_steps)
     first_step = builder.mul(first, many)
@@ -153,7 +153,7 @@ def _emit_lines(
             for part, step in enumerate(steps):
                 weights = _weights(builder, kind, address, v.i64(part))
                 groups = builder.sitofp(weights.times(builder, records_of(step)), v.VECTOR)
-                scales = ready.pair(builder, first_step, step, builder.add(tile.row, v.i64(r)))
+                scales = ready.pair(builder, first_step, step, tile.row_at(builder, r))
                 tile.accumulate(builder, r, 0, groups, scales)
 
 
@@ -165,7 +165,7 @@ def _emit_step(
     v.prefetch(builder, builder.add(scale_at, builder.shl(unit.row_bytes, v.i64(4))))
     ready = []
     for r, address in enumerate(stored):
-        scales = v.widen_f16(builder, _pair(builder, scale_at, r))
+        scales = v.widen_f16(builder, _pair(builder, scale_at, r * tile.apart))
         ready.append((r, _weights(builder, kind, address, part), scales))
     for t in range(tile.tokens):
         record = builder.add(records, v.i64(t * RECORD_BYTES))

@@ -6,6 +6,10 @@ groups of as many as registers hold. Within a tile R x N accumulators live in re
 canonical order allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up
 side by side.
 
+The rows of a group lie as far apart as a unit lets them, rows 0, 4, 8 and 12 together, then 1, 5, 9 and 13: so each of
+R streams goes on from row to row. Rows of 1 or 2 KiB side by side would be streams that take turns within one page, and
+hardware prefetchers, which follow one stream in a page, lose them.
+
 How many accumulators fit is the target's and the format's: a vector of 16 float32 is one register of AVX-512, two of
 AVX2, four of SSE and NEON, and decoding wants some too. A tile that does not fit spills, and a spill in the inner loop
 costs more than the wider tile gains; a test reads the assembly of every one of them.
@@ -64,6 +68,7 @@ class Tile(NamedTuple):
         rows: rows held at once.
         tokens: tokens held at once.
         row: index of the first row within the unit (emitted int64).
+        apart: from each of its rows to the next.
         token: index of the first token (emitted int64).
         ahead: how far ahead its weights are asked for, bytes (emitted int64); 0 where it is another tile's turn.
         accumulators: ``[rows][tokens]`` stack slots that become registers.
@@ -72,9 +77,14 @@ class Tile(NamedTuple):
     rows: int
     tokens: int
     row: Any
+    apart: int
     token: Any
     ahead: Any
     accumulators: list[list[Any]]
+
+    def row_at(self, builder: Any, r: int) -> Any:
+        """Index of row ``r`` of the tile within the unit."""
+        return builder.add(self.row, v.i64(r * self.apart))
 
     def accumulate(self, builder: Any, r: int, t: int, a: Any, b: Any) -> None:
         """``accumulator = a * b + accumulator``, rounded once."""
@@ -117,7 +127,8 @@ def emit_unit(
         step_bytes: bytes of weights that one row, and of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
-        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk.
+        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk,
+            and those of a group side by side.
         begin: what is to be done once in a chunk, before any of the 16 rows.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
@@ -174,7 +185,7 @@ def _least_left(tokens: int) -> int:
 def _ahead(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any, tokens: int, token: Any) -> Any:
     """How far from where it reads a group of rows asks for weights, in a tile that begins with ``token``; 0 for not.
 
-    A single tile asks for its own stream. Of several, the first reads a unit's weights from memory and the others out
+    A single tile asks for its own streams. Of several, the first reads a unit's weights from memory and the others out
     of the cache: so each asks for a share of the next unit's, by its tokens, and memory is busy all the time. Shares
     are scattered over the groups, not cut in pieces: memory answers evenly or not at all.
     """
@@ -185,23 +196,20 @@ def _ahead(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any
         builder.icmp_signed(">=", place, token), builder.icmp_signed("<", place, builder.add(token, v.i64(tokens)))
     )
     next_unit = builder.select(mine, builder.shl(unit.row_bytes, v.i64(4)), v.i64(0))
-    own = builder.select(
-        builder.icmp_signed("==", cut.chunks, v.i64(1)),
-        unit.ahead,
-        _ahead_in_turn(builder, unit, cut, rows, group, part),
-    )
+    own = _ahead_in_turn(builder, unit, cut, rows, group, part)
     return builder.select(builder.icmp_signed("<=", unit.T, v.i64(tokens)), own, next_unit)
 
 
 def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any) -> Any:
-    """The distance to the weights whose turn comes after about ``unit.ahead`` bytes, where rows are read in chunks.
+    """The distance to the weights whose turn comes after about ``unit.ahead`` bytes.
 
-    What follows a chunk of a row is the same chunk of the next row, after the last row the next chunk of the first, and
-    after the last chunk the next unit. What lies ahead in memory is the row's own next chunk, whose turn is far off.
-    Rows that were read whole have their turn in the next unit.
+    What follows a chunk of a group of rows is the same chunk of the next group, whose rows come right after this one's;
+    after the last group the next chunk of the first, and after the last chunk the next unit. Rows that lie side by side
+    and are read whole go on in memory for as long as the unit does.
     """
+    next_unit = builder.shl(unit.row_bytes, v.i64(4))
     if cut.step_bytes is None:
-        return builder.shl(unit.row_bytes, v.i64(4))
+        return builder.select(builder.icmp_signed("==", cut.chunks, v.i64(1)), unit.ahead, next_unit)
     groups = v.i64(UNIT // rows)
     chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
     turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
@@ -209,10 +217,10 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
     turns = builder.select(builder.icmp_signed("<", turns, groups), turns, groups)
     later = builder.add(group, turns)
     wraps = builder.icmp_signed(">=", later, groups)
-    to_row = builder.mul(builder.select(wraps, builder.sub(turns, groups), turns), v.i64(rows))
+    to_row = builder.select(wraps, builder.sub(turns, groups), turns)
     last = builder.icmp_signed("==", part, builder.sub(cut.chunks, v.i64(1)))
-    next_unit = builder.sub(builder.shl(unit.row_bytes, v.i64(4)), builder.mul(part, chunk_bytes))
-    to_column = builder.select(wraps, builder.select(last, next_unit, chunk_bytes), v.i64(0))
+    to_next_unit = builder.sub(next_unit, builder.mul(part, chunk_bytes))
+    to_column = builder.select(wraps, builder.select(last, to_next_unit, chunk_bytes), v.i64(0))
     row = builder.mul(cut.steps, v.i64(cut.step_bytes))
     return builder.add(builder.mul(to_row, row), to_column)
 
@@ -270,14 +278,16 @@ def _emit_tokens(
         if begin is not None:
             begin(builder, unit, tokens, token, first, last)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
-            row = builder.mul(group, v.i64(rows))
+            apart = 1 if prepare else UNIT // rows
+            row = builder.mul(group, v.i64(rows if prepare else 1))
             ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
-            tile = Tile(rows, tokens, row, token, ahead, slots)
+            tile = Tile(rows, tokens, row, apart, token, ahead, slots)
             if prepare is not None:
                 prepare(builder, unit, tile, first, last)
-            own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
-            flat = [slot for of_row in slots for slot in of_row]
-            each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
+            each = []
+            for r, of_row in enumerate(slots):
+                own = builder.add(room, builder.mul(tile.row_at(builder, r), v.i64(64 * tokens)))
+                each += [(slot, builder.add(own, v.i64(64 * t))) for t, slot in enumerate(of_row)]
             with builder.if_else(builder.icmp_signed("==", part, v.i64(0))) as (from_zero, go_on):
                 with from_zero:
                     for slot, _ in each:
