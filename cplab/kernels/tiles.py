@@ -127,13 +127,11 @@ def emit_unit(
         step_bytes: bytes of weights that one row, and of activations that one token takes in a step.
         lane_of: where in a vector the canonical lane j stands.
         emit: what a tile does in a step.
-        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk,
-            and those of a group side by side.
+        prepare: what is to be done before, while no sum is in a register; it reads rows whole, in their first chunk.
         begin: what is to be done once in a chunk, before any of the 16 rows.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
-    of_weights, of_activations = step_bytes
-    cut = _cut(builder, unit, steps, None if prepare else of_weights, of_activations)
+    cut = _cut(builder, unit, steps, step_bytes, prepare is not None)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
             room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit, prepare, begin)
@@ -141,19 +139,21 @@ def emit_unit(
 
 
 class _Cut(NamedTuple):
-    """How columns are cut into chunks; int64 of the emitted code but for the last.
+    """How columns are cut into chunks; int64 of the emitted code but for the last two.
 
     Attributes:
         steps: steps in a row.
         chunk: steps in a chunk; the last may be shorter.
         chunks: how many there are.
-        step_bytes: bytes of weights that a row takes in a step; None where rows are read whole in their first chunk.
+        step_bytes: bytes of weights that a row takes in a step.
+        reads_whole: rows are read whole in their first chunk.
     """
 
     steps: Any
     chunk: Any
     chunks: Any
-    step_bytes: int | None
+    step_bytes: int
+    reads_whole: bool
 
 
 def most_steps(of_activations: int) -> int:
@@ -161,16 +161,17 @@ def most_steps(of_activations: int) -> int:
     return max(1, _CHUNK_BYTES // of_activations)
 
 
-def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int | None, of_activations: int) -> _Cut:
+def _cut(builder: Any, unit: Unit, steps: Any, step_bytes: tuple[int, int], reads_whole: bool) -> _Cut:
     """As few chunks as the first-level cache allows, of much the same length."""
 
     def split(a: Any, b: Any) -> Any:
         return builder.udiv(builder.add(a, builder.sub(b, v.i64(1))), b)
 
+    of_weights, of_activations = step_bytes
     fit = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(of_activations)))
     fit = builder.select(builder.icmp_signed("<", fit, v.i64(1)), v.i64(1), fit)
     chunk = v.opaque(builder, split(steps, split(steps, fit)))
-    return _Cut(steps, chunk, v.opaque(builder, split(steps, chunk)), of_weights)
+    return _Cut(steps, chunk, v.opaque(builder, split(steps, chunk)), of_weights, reads_whole)
 
 
 def _least_left(tokens: int) -> int:
@@ -204,12 +205,10 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
     """The distance to the weights whose turn comes after about ``unit.ahead`` bytes.
 
     What follows a chunk of a group of rows is the same chunk of the next group, whose rows come right after this one's;
-    after the last group the next chunk of the first, and after the last chunk the next unit. Rows that lie side by side
-    and are read whole go on in memory for as long as the unit does.
+    after the last group the next chunk of the first, and after the last chunk the next unit. What is read whole in its
+    first chunk has its turn in the next unit.
     """
     next_unit = builder.shl(unit.row_bytes, v.i64(4))
-    if cut.step_bytes is None:
-        return builder.select(builder.icmp_signed("==", cut.chunks, v.i64(1)), unit.ahead, next_unit)
     groups = v.i64(UNIT // rows)
     chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
     turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
@@ -222,7 +221,10 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
     to_next_unit = builder.sub(next_unit, builder.mul(part, chunk_bytes))
     to_column = builder.select(wraps, builder.select(last, to_next_unit, chunk_bytes), v.i64(0))
     row = builder.mul(cut.steps, v.i64(cut.step_bytes))
-    return builder.add(builder.mul(to_row, row), to_column)
+    distance = builder.add(builder.mul(to_row, row), to_column)
+    if not cut.reads_whole:
+        return distance
+    return builder.select(builder.icmp_signed("==", cut.chunks, v.i64(1)), distance, next_unit)
 
 
 @contextmanager
@@ -278,10 +280,8 @@ def _emit_tokens(
         if begin is not None:
             begin(builder, unit, tokens, token, first, last)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
-            apart = 1 if prepare else UNIT // rows
-            row = builder.mul(group, v.i64(rows if prepare else 1))
             ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
-            tile = Tile(rows, tokens, row, apart, token, ahead, slots)
+            tile = Tile(rows, tokens, group, UNIT // rows, token, ahead, slots)
             if prepare is not None:
                 prepare(builder, unit, tile, first, last)
             each = []
