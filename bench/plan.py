@@ -13,12 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bench.cells import LEAST_ROUNDS
 from bench.errors import UnfinishedRunError
 from bench.records import Tier
+from cplab.external.naming import PREFIX
 
 PLAN_FILE = "plan.json"
 
 
 class PlannedVariant(BaseModel):
-    """What stands under a name in the run; see `bench.options.Contender`."""
+    """What stands under a name in the run; see `bench.options.Contender`.
+
+    ``extra`` is the optional extra that the variant needs; "" of the lab's own, and in plans of older versions.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,6 +32,12 @@ class PlannedVariant(BaseModel):
     tier: Tier
     revision: str = ""
     source_digest: str = ""
+    extra: str = ""
+
+    @property
+    def is_engine(self) -> bool:
+        """Whether another's engine does the work: one behind an extra, or one that the user brought."""
+        return bool(self.extra) or self.name.startswith(PREFIX)
 
 
 class PlannedPair(BaseModel):

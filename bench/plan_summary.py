@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.compare_cells import compare_within
+from bench.engine_comparisons import engine_comparisons
 from bench.plain_comparisons import plain_comparisons
 from bench.plan import Plan, PlannedVariant
 from bench.records import CellRecord, Fidelity, ModelFacts, RunFacts, Summary, WithoutTalker
@@ -68,7 +69,13 @@ def summary_of(
     )
     noise = summary.repeatability.noise if summary.repeatability else None
     if plan.pair is None:
-        return summary.model_copy(update={"comparisons": plain_comparisons(records, summary.cells, noise)})
+        engines = {variant.name for variant in plan.variants if variant.is_engine}
+        return summary.model_copy(
+            update={
+                "comparisons": plain_comparisons(records, summary.cells, noise),
+                "engines": engine_comparisons(records, summary.cells, engines, noise),
+            }
+        )
     found = compare_within(records, plan.pair.a, plan.pair.b, least_change=plan.pair.least_change, noise=noise)
     return summary.model_copy(update={"comparisons": [found] if found else []})
 

@@ -116,4 +116,5 @@ def _planned(contender: Contender) -> PlannedVariant:
         tier=contender.variant.tier,
         revision=contender.revision,
         source_digest=contender.source_digest,
+        extra=contender.variant.extra,
     )

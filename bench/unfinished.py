@@ -120,7 +120,7 @@ def plan_of_records(folder: Path, records: list[CellRecord]) -> Plan:
         tool_version=__version__,
         model=model,
         variants=[
-            PlannedVariant(name=name, format=one.format, arithmetic=one.arithmetic, tier=one.tier)
+            PlannedVariant(name=name, format=one.format, arithmetic=one.arithmetic, tier=one.tier, extra=one.extra)
             if one
             # Called exact by nobody: what it was is not known here.
             else PlannedVariant(name=name, format="unknown", arithmetic="unknown", tier="quality")

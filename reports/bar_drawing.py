@@ -56,7 +56,7 @@ class _Layout:
     characters: int
 
 
-def _short(label: str, characters: int) -> str:
+def shortened(label: str, characters: int) -> str:
     """``label`` with its middle left out where it is too long: names often differ at their end."""
     if len(label) <= characters:
         return label
@@ -97,11 +97,11 @@ def _draw(name: str, bars: list[Bar], lines: Sequence[Line], unit: str, title: s
     down = (layout.row - layout.bar) / 2 / layout.row - 0.04 if is_narrow else 0.0
     for row, bar in enumerate(bars):
         _draw_bar(axes, bar, row + down, layout)
-        label = _short(bar.label, layout.characters)
+        label = shortened(bar.label, layout.characters)
         if is_narrow:
             text_at = row - 0.5 + 0.36
             spare = max(8, 44 - len(bar.text))
-            short = _short(label, spare)
+            short = shortened(label, spare)
             frame = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
             axes.text(
                 0.01,

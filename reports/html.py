@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports.bars import budget_sentence, frame_time_chart, roof_chart
+from reports.beside_engines import TITLE as ENGINES
 from reports.ecdf import ecdf_charts
 from reports.intervals import interval_chart, noise_sentence
 from reports.order_chart import drift_sentence, in_turn, order_chart
@@ -69,6 +70,7 @@ def render_html(page: Page) -> str:
         step_chart=step_chart(summary),
         step_columns=COLUMNS,
         same_bits_title=SAME_BITS,
+        engines_title=ENGINES,
         stream_columns=STREAM_COLUMNS,
         stream_explanation=EXPLANATION,
         stream_rows=stream_rows(page.streams),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from reports.beside_engines import TITLE as ENGINES
 from reports.figure_table import FigureTable
 from reports.page import Page, read_page
 from reports.profile_words import page as profile_page
@@ -44,6 +45,7 @@ def render_markdown(page: Page) -> str:
         "## Cells",
         _main_table(page),
         escape(page.roof),
+        *_beside_engines(page),
         "## Talker and code predictor",
         "\n".join(f"- {escape(text)}" for text in page.talker),
         table_of(list(COLUMNS), page.steps, [False, True, True, True, True]) if page.steps else "",
@@ -101,6 +103,11 @@ def _same_bits(page: Page) -> list[str]:
         if found.drafts.curve_table is not None:
             parts += [*(escape(text) for text in found.drafts.curve_words), _figures(found.drafts.curve_table)]
     return parts
+
+
+def _beside_engines(page: Page) -> list[str]:
+    found = page.beside_engines
+    return [] if found is None else [f"## {ENGINES}", *(escape(text) for text in found.words), _figures(found.table)]
 
 
 def _figures(table: FigureTable) -> str:

@@ -24,6 +24,7 @@ from bench.records import (
     read_summary,
 )
 from reports import facts
+from reports.beside_engines import BesideEngines, beside_engines
 from reports.gates import GateRow, gate_rows
 from reports.profile_words import without_profile
 from reports.same_bits import SameBits, same_bits
@@ -67,6 +68,7 @@ class Page:
     without_profile: str = ""
     streams: Streams | None = None
     same_bits: SameBits | None = None
+    beside_engines: BesideEngines | None = None
     how_to_read: tuple[str, ...] = HOW_TO_READ
 
 
@@ -125,4 +127,5 @@ def make_page(
         without_profile=without_profile(summary, records),
         streams=streams,
         same_bits=same_bits(summary, records, speculation),
+        beside_engines=beside_engines(summary),
     )

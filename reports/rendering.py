@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from reports.sorting import sort_keys
 from reports.wording import keep_together
@@ -20,5 +22,11 @@ def rendered(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["keep_together"] = keep_together
+    environment.filters["breakable_name"] = breakable_name
     environment.filters["sort_keys"] = sort_keys
     return environment.get_template(template).render(**values)
+
+
+def breakable_name(name: str) -> Markup:
+    """A variant's name, escaped, with leave to break a line behind its parts: ``kv_`` and ``q4_0``."""
+    return Markup(re.sub(r"_(?!\d)", "_<wbr>", str(escape(name))))

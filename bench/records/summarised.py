@@ -238,6 +238,7 @@ class Summary(Frozen):
     """``summary.json``: one sweep, digested.
 
     ``comparisons`` has the pair that ``compare`` asked for, or of a sweep what `bench.plain_comparisons` finds.
+    ``engines`` has a sweep's cells of other engines (``a``) beside the lab's own (``b``): `bench.engine_comparisons`.
     """
 
     schema_: str = Field(default=SWEEP_SCHEMA, alias="schema")
@@ -253,5 +254,6 @@ class Summary(Frozen):
     repeatability: Repeatability | None = None
     soak: Soak | None = None
     comparisons: list[Comparison] = Field(default_factory=list)
+    engines: list[Comparison] = Field(default_factory=list)
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -6,8 +6,7 @@ has some. So a decoder writes rows as BF16 words into a buffer, exceptions are s
 `rows` read the buffer.
 
 One token (`_emit_both`): memory is what is waited for. While some rows are multiplied the next ones are decoded in the
-same loop, into another place of the buffer, and weights are asked for in the order in which they lie, no line twice:
-with decoding and multiplying in turn, memory rested half of the time.
+same loop, into another place of the buffer: with decoding and multiplying in turn, memory rested half of the time.
 
 More tokens: the first tile decodes each row whole, and all others find it in the buffer.
 """
@@ -55,7 +54,8 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
     count = builder.lshr(builder.add(unit.n, v.i64(bf12.STEP - 1)), v.i64(6))
     row_bytes = builder.mul(count, v.i64(bf12.STEP_BYTES))
     rows_at = builder.add(unit.w, builder.shl(builder.sub(unit.row_bytes, row_bytes), v.i64(4)))
-    packed = _Packed(builder.ptrtoint(room, v.I64), count, row_bytes, rows_at)
+    buffer = v.opaque(builder, builder.ptrtoint(room, v.I64))  # else each access works out its place on the stack anew
+    packed = _Packed(buffer, count, row_bytes, rows_at)
 
     def prepare(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
         _first_rows(builder, unit, tile, packed, first, last)
@@ -65,9 +65,9 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
         if tile.tokens > 1:
             _emit_products(builder, unit, tile, packed, own, first, last)
             return
-        next_row = builder.add(tile.row, v.i64(tile.rows))
+        next_row = builder.add(tile.row, v.i64(1))
         is_alone = builder.icmp_signed("==", unit.T, v.i64(1))
-        is_followed = builder.and_(is_alone, builder.icmp_signed("<", next_row, v.i64(UNIT)))
+        is_followed = builder.and_(is_alone, builder.icmp_signed("<", next_row, v.i64(tile.apart)))
         with builder.if_else(is_followed) as (then, otherwise):
             with then:
                 _emit_both(builder, unit, tile, packed, own, next_row)
@@ -78,40 +78,56 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
     emit_unit(builder, unit, bf12_shapes(builder), count, step_bytes, list(range(v.LANES)), steps, prepare)
 
 
+class _Place(NamedTuple):
+    """Where in the buffer a tile's rows are: address of the first, and bytes from each to the next (emitted int64s)."""
+
+    at: Any
+    stride: Any
+
+    def row(self, builder: Any, r: int) -> Any:
+        """Address of row ``r`` of the tile."""
+        return builder.add(self.at, builder.mul(self.stride, v.i64(r)))
+
+
 class _Rows:
-    """As many packed rows as a tile has, from ``row`` on."""
+    """As many packed rows as a tile has, ``row`` the first of them."""
 
     def __init__(self, builder: Any, unit: Unit, tile: Tile, packed: _Packed, row: Any) -> None:
         self._unit, self._tile, self._row, self._at = unit, tile, row, []
         self._tables = []
         for r in range(tile.rows):
-            place = builder.add(row, v.i64(r))
+            place = builder.add(row, v.i64(r * tile.apart))
             self._at.append(builder.add(packed.rows_at, builder.mul(packed.row_bytes, place)))
             self._tables.append(table(builder, v.load(builder, builder.add(unit.w, place), v.I8, align=1)))
 
-    def decode(self, builder: Any, out: Any, step: Any, which: slice = slice(None)) -> None:
+    def decode(self, builder: Any, out: _Place, step: Any, which: slice = slice(None)) -> None:
         """A step of each row, or of some, as BF16 words."""
         offset = builder.mul(step, v.i64(bf12.STEP_BYTES))
-        out = builder.add(out, builder.shl(step, v.i64(7)))
         for r in range(self._tile.rows)[which]:
-            place = builder.add(out, v.i64(r * _ROW_BYTES))
+            place = builder.add(out.row(builder, r), builder.shl(step, v.i64(7)))
             decode_step(builder, builder.add(self._at[r], offset), self._tables[r], place)
 
-    def mend(self, builder: Any, out: Any) -> None:
+    def ask(self, builder: Any, ahead: Any, half: Any) -> None:
+        """Prefetch what half a step of each row takes, so far ahead: less than a line, so that none is left out."""
+        offset = builder.add(ahead, builder.mul(half, v.i64(bf12.STEP_BYTES // 2)))
+        for at in self._at:
+            v.prefetch(builder, builder.add(at, offset))
+
+    def mend(self, builder: Any, out: _Place) -> None:
         """Store exceptions over what was decoded."""
         for r in range(self._tile.rows):
-            place = builder.shl(builder.add(self._row, v.i64(r)), v.i64(1))
+            place = builder.shl(builder.add(self._row, v.i64(r * self._tile.apart)), v.i64(1))
             starts = builder.add(self._unit.w, builder.add(place, v.i64(bf12_units.STARTS_AT)))
             begin, end = (_u16(builder, builder.add(starts, v.i64(2 * k))) for k in range(2))
             entries = builder.add(self._unit.w, v.i64(bf12_units.HEAD_BYTES))
-            row = builder.add(out, v.i64(r * _ROW_BYTES))
+            row = out.row(builder, r)
             with v.counted(builder, end, start=begin) as index:
                 entry = builder.add(entries, builder.shl(index, v.i64(2)))
                 word = v.load(builder, builder.add(entry, v.i64(2)), v.I16, align=2)
                 v.store(builder, word, builder.add(row, builder.shl(_u16(builder, entry), v.i64(1))), align=2)
 
 
-def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> Any:
+def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> _Place:
     """Where in the buffer a tile's rows are.
 
     Rows that some other tile or a later chunk of columns needs as well have places of their own; else two places, which
@@ -119,9 +135,12 @@ def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, la
     """
     is_only = builder.icmp_signed("<=", unit.T, v.i64(tile.tokens))
     is_only = builder.and_(is_only, builder.icmp_signed("==", builder.sub(last, first), packed.steps))
-    in_turn = builder.mul(_is_odd(builder, tile), v.i64(_OTHER))
+    in_turn = builder.mul(builder.and_(tile.row, v.i64(1)), v.i64(_OTHER))
     place = builder.select(is_only, in_turn, tile.row)
-    return builder.add(packed.buffer, builder.mul(place, v.i64(_ROW_BYTES)))
+    apart = builder.select(is_only, v.i64(1), v.i64(tile.apart))
+    return _Place(
+        builder.add(packed.buffer, builder.mul(place, v.i64(_ROW_BYTES))), builder.mul(apart, v.i64(_ROW_BYTES))
+    )
 
 
 def _first_rows(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> None:
@@ -140,56 +159,40 @@ def _first_rows(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: An
         rows.mend(builder, own)
 
 
-def _emit_products(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: Any, first: Any, last: Any) -> None:
+def _emit_products(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: _Place, first: Any, last: Any) -> None:
     """Products of a tile over the steps ``first`` .. ``last - 1``."""
     begin, end = (builder.shl(step, v.i64(1)) for step in (first, last))
     halves = builder.lshr(unit.n, v.i64(5))
     end = builder.select(builder.icmp_signed("<", end, halves), end, halves)
-    ahead = _ahead(builder, tile, packed)
+    rows = _Rows(builder, unit, tile, packed, tile.row)
     with v.counted(builder, end, start=begin) as half:
-        _ask(builder, ahead, half, tile.rows * bf12.STEP_BYTES // 2)
+        rows.ask(builder, tile.ahead, half)
         _multiply(builder, unit, tile, own, half)
 
 
-def _emit_both(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: Any, next_row: Any) -> None:
+def _emit_both(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: _Place, next_row: Any) -> None:
     """Products of some rows with the only token, while those after them are decoded to the other place."""
     ends = builder.add(builder.add(packed.buffer, packed.buffer), v.i64(_OTHER * _ROW_BYTES))
-    other = builder.sub(ends, own)
+    other = _Place(builder.sub(ends, own.at), own.stride)
     rows = _Rows(builder, unit, tile, packed, next_row)
     whole = builder.lshr(unit.n, v.i64(6))
-    ahead = _ahead(builder, tile, packed)
+    ahead = builder.sub(tile.ahead, packed.row_bytes)  # the rows that are decoded are one further than the tile's
     with v.counted(builder, whole) as step:
-        _ask(builder, ahead, step, tile.rows * bf12.STEP_BYTES)
-        for half in range(2):  # in turn, so that neither has all registers at once
-            rows.decode(builder, other, step, slice(half * tile.rows // 2, (half + 1) * tile.rows // 2))
-            _multiply(builder, unit, tile, own, builder.add(builder.shl(step, v.i64(1)), v.i64(half)))
+        for part in range(2):  # in turn, so that neither has all registers at once
+            half = builder.add(builder.shl(step, v.i64(1)), v.i64(part))
+            rows.ask(builder, ahead, half)
+            rows.decode(builder, other, step, slice(part * tile.rows // 2, (part + 1) * tile.rows // 2))
+            _multiply(builder, unit, tile, own, half)
     with builder.if_then(builder.icmp_signed("<", whole, packed.steps)):  # n ends within its last step
         rows.decode(builder, other, whole)
         _multiply(builder, unit, tile, own, builder.shl(whole, v.i64(1)))
     rows.mend(builder, other)
 
 
-def _is_odd(builder: Any, tile: Tile) -> Any:
-    """1 for every second group of rows (i64), else 0."""
-    return builder.and_(builder.udiv(tile.row, v.i64(tile.rows)), v.i64(1))
-
-
-def _ahead(builder: Any, tile: Tile, packed: _Packed) -> Any:
-    """What lies ahead of a tile's rows. Rows lie one after the other, and are asked for in that order."""
-    return builder.add(builder.add(packed.rows_at, builder.mul(tile.row, packed.row_bytes)), tile.ahead)
-
-
-def _ask(builder: Any, address: Any, turn: Any, size: int) -> None:
-    """Prefetch the share of a turn of a loop: ``size`` bytes, from where the turn before ended."""
-    at = builder.add(address, builder.mul(turn, v.i64(size)))
-    for line in range(0, size, v.CACHE_LINE):
-        v.prefetch(builder, builder.add(at, v.i64(line)))
-
-
 def _ask_for_head(builder: Any, unit: Unit, tile: Tile, packed: _Packed) -> None:
-    """Prefetch what lies as far ahead as the unit's head is long: rows ask for as much as they are, and no more."""
+    """Prefetch the next unit's head, which no row asks for."""
     lines = builder.lshr(builder.sub(packed.rows_at, unit.w), v.i64(6))
-    at = builder.add(unit.w, tile.ahead)
+    at = builder.add(unit.w, builder.shl(unit.row_bytes, v.i64(4)))
     with builder.if_then(builder.icmp_signed("==", tile.row, v.i64(0))), v.counted(builder, lines) as line:
         v.prefetch(builder, builder.add(at, builder.shl(line, v.i64(6))))
 
@@ -198,12 +201,11 @@ def _u16(builder: Any, address: Any) -> Any:
     return builder.zext(v.load(builder, address, v.I16, align=2), v.I64)
 
 
-def _multiply(builder: Any, unit: Unit, tile: Tile, buffer: Any, half: Any) -> None:
+def _multiply(builder: Any, unit: Unit, tile: Tile, own: _Place, half: Any) -> None:
     """Products of 32 decoded weights of the tile's rows with its tokens."""
     block_bytes = builder.shl(unit.T, v.i64(6))
     x = builder.add(unit.x, builder.shl(tile.token, v.i64(6)))
     block = builder.add(x, builder.mul(builder.shl(half, v.i64(1)), block_bytes))
-    at = builder.add(buffer, builder.shl(half, v.i64(6)))
-    rows = [(r, builder.add(at, v.i64(r * _ROW_BYTES))) for r in range(tile.rows)]
+    rows = [(r, builder.add(own.row(builder, r), builder.shl(half, v.i64(6)))) for r in range(tile.rows)]
     for group in [[row] for row in rows] if tile.tokens == 1 else [rows]:
         emit_products(builder, v.BF16_CODE, tile, group, block, block_bytes)

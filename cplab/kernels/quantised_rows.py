@@ -51,9 +51,8 @@ def _emit_lines(
     """Products of a tile over the lines ``first`` .. ``last - 1``."""
     line_bytes, many = v.i64(kind.line_bytes), v.i64(kind.line_steps)
     row_bytes = builder.mul(lines, line_bytes)
-    first_row = builder.add(unit.w, builder.mul(lines, v.i64(scale_bytes(kind))))
-    first_row = builder.add(first_row, builder.mul(tile.row, row_bytes))
-    rows = [builder.add(first_row, builder.mul(row_bytes, v.i64(r))) for r in range(tile.rows)]
+    quants = builder.add(unit.w, builder.mul(lines, v.i64(scale_bytes(kind))))
+    rows = [builder.add(quants, builder.mul(row_bytes, tile.row_at(builder, r))) for r in range(tile.rows)]
     x = builder.add(unit.x, builder.mul(tile.token, v.i64(RECORD_BYTES)))
     first_step = builder.mul(first, many)
 
@@ -94,7 +93,7 @@ def _emit_lines(
             for step, part in steps:
                 unpacked = weights(builder, kind, address, part)
                 groups = builder.sitofp(unpacked.times(builder, records_of(step)), v.VECTOR)
-                scale = scales.ready(builder, first_step, step, builder.add(tile.row, v.i64(r)))
+                scale = scales.ready(builder, first_step, step, tile.row_at(builder, r))
                 tile.accumulate(builder, r, 0, groups, scale)
 
 
@@ -120,7 +119,7 @@ def _emit_step(
     scales.ask(builder, step, tile.row)
     ready = []
     for r, address in enumerate(stored):
-        scale = scales.of_row(builder, step, line, builder.add(tile.row, v.i64(r)))
+        scale = scales.of_row(builder, step, line, tile.row_at(builder, r))
         ready.append((r, weights(builder, kind, address, part), scale))
     for t in range(tile.tokens):
         record = builder.add(records, v.i64(t * RECORD_BYTES))

@@ -1,8 +1,9 @@
 """A kernel that only reads: how fast this machine can stream a cell's own packed matrices. That is the cell's roof.
 
 It walks the same buffers in the same order with the same split over threads as the real kernels, and does the least
-that keeps the reads from being thrown away: one xor for 64 bytes. How many rows are read at once and how far ahead is
-prefetched are arguments, because the best of them differs from machine to machine; the roof is the best of several.
+that keeps the reads from being thrown away: one xor for 64 bytes. Rows that are read at once lie as far apart as a unit
+of 16 lets them (`cplab.kernels.tiles` says why). How many they are and how far ahead is prefetched are arguments,
+because the best of them differs from machine to machine; the roof is the best of several.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from numpy.typing import NDArray
 
 from cplab.jit import intrinsic, jit
 from cplab.kernels import vectors as v
+from cplab.kernels.tiles import UNIT
 from cplab.variant import WeightStream
 
 #: Bytes of a row where a matrix is read without regard to its own rows.
 _CUT = 1024
 #: (rows at once, prefetch distance in bytes) that are tried.
-CONFIGURATIONS = ((8, 32768), (8, 16384), (4, 16384), (4, 32768))
+CONFIGURATIONS = ((8, 32768), (2, 32768), (4, 16384), (4, 32768))
 
 
 @intrinsic(prefer_literal=True)
 def _xor_rows(typingctx: Any, rows: Any, address: Any, row_bytes: Any, ahead: Any) -> Any:
-    """Xor of all 64-byte lines of ``rows`` (literal) rows, folded to an int64."""
+    """Xor of all 64-byte lines of ``rows`` (literal) rows of a unit, folded to an int64."""
     R = rows.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -38,7 +40,7 @@ def _xor_rows(typingctx: Any, rows: Any, address: Any, row_bytes: Any, ahead: An
         accumulators = [cgutils.alloca_once(builder, v.INTS) for _ in range(R)]
         for accumulator in accumulators:
             builder.store(zero, accumulator)
-        starts = [builder.add(address, builder.mul(row_bytes, v.i64(r))) for r in range(R)]
+        starts = [builder.add(address, builder.mul(row_bytes, v.i64(r * (UNIT // R)))) for r in range(R)]
         with v.counted(builder, builder.lshr(row_bytes, v.i64(6))) as line:
             offset = builder.shl(line, v.i64(6))
             for start, accumulator in zip(starts, accumulators, strict=True):
@@ -63,10 +65,11 @@ def _read_share(streams: Any, m: int, team: int, at_once: int, ahead: int) -> in
     total = 0
     for s in range(len(streams)):
         address, rows, row_bytes = streams[s, 0], streams[s, 1], streams[s, 2]
-        units = rows // 16
-        low, high = units * m // team * 16, units * (m + 1) // team * 16
-        for r in range(low, high, at_once):
-            start = address + r * row_bytes
+        units = rows // UNIT
+        low, high = units * m // team, units * (m + 1) // team
+        for group in range(low * UNIT, high * UNIT, at_once):
+            unit, first = group // UNIT, group % UNIT // at_once
+            start = address + (unit * UNIT + first) * row_bytes
             if at_once == 8:
                 total ^= _xor_rows(8, start, row_bytes, ahead)
             elif at_once == 4:

@@ -3,8 +3,7 @@
 Activations lie in *panels*: ``[n / 16][T][16]`` float32, so that 16 consecutive elements of one token are one vector
 and the tokens of a pass stand side by side. A tile decodes each 16 weights once for all its tokens, and prefetches the
 weight stream some KiB ahead: with only a few instructions a cache line, the hardware prefetcher alone leaves much of
-the memory bandwidth unused. Four rows ride together where there is one token, so the distance that helps is what
-those four take: nearer lines are being read already.
+the memory bandwidth unused.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _emit_steps(builder: Any, code: int, unit: Unit, tile: Tile, first: Any, las
     """Products of a tile over the steps ``first`` .. ``last - 1``, in ascending order for every lane."""
     size = 2 * v.BYTES_PER_16[code]
     block_bytes = builder.shl(unit.T, v.i64(6))
-    rows = [builder.add(unit.w, builder.mul(unit.row_bytes, builder.add(tile.row, v.i64(r)))) for r in range(tile.rows)]
+    rows = [builder.add(unit.w, builder.mul(unit.row_bytes, tile.row_at(builder, r))) for r in range(tile.rows)]
     x = builder.add(unit.x, builder.shl(tile.token, v.i64(6)))
     with v.counted(builder, last, start=first) as step:
         block = builder.add(x, builder.mul(builder.shl(step, v.i64(1)), block_bytes))

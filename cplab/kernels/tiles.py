@@ -6,6 +6,10 @@ groups of as many as registers hold. Within a tile R x N accumulators live in re
 canonical order allows one only); between chunks they wait on the stack. At the end the 16 rows of a token are added up
 side by side.
 
+The rows of a group lie as far apart as a unit lets them, rows 0, 4, 8 and 12 together, then 1, 5, 9 and 13: so each of
+R streams goes on from row to row. Rows of 1 or 2 KiB side by side would be streams that take turns within one page, and
+hardware prefetchers, which follow one stream in a page, lose them.
+
 How many accumulators fit is the target's and the format's: a vector of 16 float32 is one register of AVX-512, two of
 AVX2, four of SSE and NEON, and decoding wants some too. A tile that does not fit spills, and a spill in the inner loop
 costs more than the wider tile gains; a test reads the assembly of every one of them.
@@ -64,6 +68,7 @@ class Tile(NamedTuple):
         rows: rows held at once.
         tokens: tokens held at once.
         row: index of the first row within the unit (emitted int64).
+        apart: from each of its rows to the next.
         token: index of the first token (emitted int64).
         ahead: how far ahead its weights are asked for, bytes (emitted int64); 0 where it is another tile's turn.
         accumulators: ``[rows][tokens]`` stack slots that become registers.
@@ -72,9 +77,14 @@ class Tile(NamedTuple):
     rows: int
     tokens: int
     row: Any
+    apart: int
     token: Any
     ahead: Any
     accumulators: list[list[Any]]
+
+    def row_at(self, builder: Any, r: int) -> Any:
+        """Index of row ``r`` of the tile within the unit."""
+        return builder.add(self.row, v.i64(r * self.apart))
 
     def accumulate(self, builder: Any, r: int, t: int, a: Any, b: Any) -> None:
         """``accumulator = a * b + accumulator``, rounded once."""
@@ -121,8 +131,7 @@ def emit_unit(
         begin: what is to be done once in a chunk, before any of the 16 rows.
     """
     token = cgutils.alloca_once_value(builder, v.i64(0))
-    of_weights, of_activations = step_bytes
-    cut = _cut(builder, unit, steps, None if prepare else of_weights, of_activations)
+    cut = _cut(builder, unit, steps, step_bytes, prepare is not None)
     for tokens, rows in shapes:
         with _while_left(builder, token, unit.T, tokens) as (first, turn):
             room = _emit_tokens(builder, unit, cut, (tokens, rows), first, turn, emit, prepare, begin)
@@ -130,19 +139,21 @@ def emit_unit(
 
 
 class _Cut(NamedTuple):
-    """How columns are cut into chunks; int64 of the emitted code but for the last.
+    """How columns are cut into chunks; int64 of the emitted code but for the last two.
 
     Attributes:
         steps: steps in a row.
         chunk: steps in a chunk; the last may be shorter.
         chunks: how many there are.
-        step_bytes: bytes of weights that a row takes in a step; None where rows are read whole in their first chunk.
+        step_bytes: bytes of weights that a row takes in a step.
+        reads_whole: rows are read whole in their first chunk.
     """
 
     steps: Any
     chunk: Any
     chunks: Any
-    step_bytes: int | None
+    step_bytes: int
+    reads_whole: bool
 
 
 def most_steps(of_activations: int) -> int:
@@ -150,16 +161,17 @@ def most_steps(of_activations: int) -> int:
     return max(1, _CHUNK_BYTES // of_activations)
 
 
-def _cut(builder: Any, unit: Unit, steps: Any, of_weights: int | None, of_activations: int) -> _Cut:
+def _cut(builder: Any, unit: Unit, steps: Any, step_bytes: tuple[int, int], reads_whole: bool) -> _Cut:
     """As few chunks as the first-level cache allows, of much the same length."""
 
     def split(a: Any, b: Any) -> Any:
         return builder.udiv(builder.add(a, builder.sub(b, v.i64(1))), b)
 
+    of_weights, of_activations = step_bytes
     fit = builder.udiv(v.i64(_CHUNK_BYTES), builder.mul(unit.T, v.i64(of_activations)))
     fit = builder.select(builder.icmp_signed("<", fit, v.i64(1)), v.i64(1), fit)
     chunk = v.opaque(builder, split(steps, split(steps, fit)))
-    return _Cut(steps, chunk, v.opaque(builder, split(steps, chunk)), of_weights)
+    return _Cut(steps, chunk, v.opaque(builder, split(steps, chunk)), of_weights, reads_whole)
 
 
 def _least_left(tokens: int) -> int:
@@ -174,7 +186,7 @@ def _least_left(tokens: int) -> int:
 def _ahead(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any, tokens: int, token: Any) -> Any:
     """How far from where it reads a group of rows asks for weights, in a tile that begins with ``token``; 0 for not.
 
-    A single tile asks for its own stream. Of several, the first reads a unit's weights from memory and the others out
+    A single tile asks for its own streams. Of several, the first reads a unit's weights from memory and the others out
     of the cache: so each asks for a share of the next unit's, by its tokens, and memory is busy all the time. Shares
     are scattered over the groups, not cut in pieces: memory answers evenly or not at all.
     """
@@ -185,23 +197,18 @@ def _ahead(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any
         builder.icmp_signed(">=", place, token), builder.icmp_signed("<", place, builder.add(token, v.i64(tokens)))
     )
     next_unit = builder.select(mine, builder.shl(unit.row_bytes, v.i64(4)), v.i64(0))
-    own = builder.select(
-        builder.icmp_signed("==", cut.chunks, v.i64(1)),
-        unit.ahead,
-        _ahead_in_turn(builder, unit, cut, rows, group, part),
-    )
+    own = _ahead_in_turn(builder, unit, cut, rows, group, part)
     return builder.select(builder.icmp_signed("<=", unit.T, v.i64(tokens)), own, next_unit)
 
 
 def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, part: Any) -> Any:
-    """The distance to the weights whose turn comes after about ``unit.ahead`` bytes, where rows are read in chunks.
+    """The distance to the weights whose turn comes after about ``unit.ahead`` bytes.
 
-    What follows a chunk of a row is the same chunk of the next row, after the last row the next chunk of the first, and
-    after the last chunk the next unit. What lies ahead in memory is the row's own next chunk, whose turn is far off.
-    Rows that were read whole have their turn in the next unit.
+    What follows a chunk of a group of rows is the same chunk of the next group, whose rows come right after this one's;
+    after the last group the next chunk of the first, and after the last chunk the next unit. What is read whole in its
+    first chunk has its turn in the next unit.
     """
-    if cut.step_bytes is None:
-        return builder.shl(unit.row_bytes, v.i64(4))
+    next_unit = builder.shl(unit.row_bytes, v.i64(4))
     groups = v.i64(UNIT // rows)
     chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
     turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
@@ -209,12 +216,15 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
     turns = builder.select(builder.icmp_signed("<", turns, groups), turns, groups)
     later = builder.add(group, turns)
     wraps = builder.icmp_signed(">=", later, groups)
-    to_row = builder.mul(builder.select(wraps, builder.sub(turns, groups), turns), v.i64(rows))
+    to_row = builder.select(wraps, builder.sub(turns, groups), turns)
     last = builder.icmp_signed("==", part, builder.sub(cut.chunks, v.i64(1)))
-    next_unit = builder.sub(builder.shl(unit.row_bytes, v.i64(4)), builder.mul(part, chunk_bytes))
-    to_column = builder.select(wraps, builder.select(last, next_unit, chunk_bytes), v.i64(0))
+    to_next_unit = builder.sub(next_unit, builder.mul(part, chunk_bytes))
+    to_column = builder.select(wraps, builder.select(last, to_next_unit, chunk_bytes), v.i64(0))
     row = builder.mul(cut.steps, v.i64(cut.step_bytes))
-    return builder.add(builder.mul(to_row, row), to_column)
+    distance = builder.add(builder.mul(to_row, row), to_column)
+    if not cut.reads_whole:
+        return distance
+    return builder.select(builder.icmp_signed("==", cut.chunks, v.i64(1)), distance, next_unit)
 
 
 @contextmanager
@@ -270,14 +280,14 @@ def _emit_tokens(
         if begin is not None:
             begin(builder, unit, tokens, token, first, last)
         with v.counted(builder, v.i64(UNIT // rows)) as group:
-            row = builder.mul(group, v.i64(rows))
             ahead = _ahead(builder, unit, cut, rows, group, part, tokens, turn)
-            tile = Tile(rows, tokens, row, token, ahead, slots)
+            tile = Tile(rows, tokens, group, UNIT // rows, token, ahead, slots)
             if prepare is not None:
                 prepare(builder, unit, tile, first, last)
-            own = builder.add(room, builder.mul(row, v.i64(64 * tokens)))
-            flat = [slot for of_row in slots for slot in of_row]
-            each = [(slot, builder.add(own, v.i64(64 * index))) for index, slot in enumerate(flat)]
+            each = []
+            for r, of_row in enumerate(slots):
+                own = builder.add(room, builder.mul(tile.row_at(builder, r), v.i64(64 * tokens)))
+                each += [(slot, builder.add(own, v.i64(64 * t))) for t, slot in enumerate(of_row)]
             with builder.if_else(builder.icmp_signed("==", part, v.i64(0))) as (from_zero, go_on):
                 with from_zero:
                     for slot, _ in each:

@@ -114,6 +114,7 @@ def test_a_worker_killed_from_outside_in_the_middle_of_a_sweep_costs_its_own_cel
     names = ["kv_f32", "kv_bf16", "kv_f16"]
     command = [sys.executable, "-m", "bench", "sweep", "--model", "synthetic:tiny", "--threads", "1"]
     command += ["--rounds", "4", "--frames", "3", "--variants", ",".join(names)]
+    command += ["--no-talker"]  # whose worker is a child too, and no cell
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 240
     killed = False

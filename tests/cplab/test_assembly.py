@@ -222,7 +222,7 @@ def test_a_token_alone_is_multiplied_while_the_next_rows_are_decoded(target):
     rows = dict(shapes)[1]
     (both,) = multiplying_of(loops, target)
     assert len(matches(FMA[target], both)) == 4 * rows * REGISTERS[target]
-    assert len(matches(PREFETCH, both)) == lines_of(96 * rows)  # a line is asked for once
+    assert len(matches(PREFETCH, both)) == 2 * rows  # for each row's two halves of 48 bytes: no line is left out
 
 
 @pytest.mark.parametrize("target", list(DECODE))
@@ -230,7 +230,7 @@ def test_products_of_decoded_rows_are_those_of_bf16(target):
     text, shapes, loops = decoding(target)
     only = [loop for loop in multiplying(text, FMA[target]) if loop not in loops]
     counts = sorted((len(matches(PREFETCH, loop)), len(matches(FMA[target], loop))) for loop in only)
-    shared = [(lines_of(48 * rows), 2 * tokens * rows * REGISTERS[target]) for tokens, rows in shapes]
+    shared = [(rows, 2 * tokens * rows * REGISTERS[target]) for tokens, rows in shapes]
     assert counts == sorted(shared)
     for loop in only:
         assert [line for pattern in (DECODE[target][1], CALL) for line in matches(pattern, loop)] == []

@@ -77,8 +77,8 @@ def test_packing_is_the_packages_on_anything_finite(kind, data):
     bits = data.draw(arrays(np.uint32, (2, 64), elements=st.integers(0, 2**32 - 1), fill=st.nothing()))
     scale = data.draw(st.integers(0, 140))  # exponents up to so many steps from the least
     weights = (bits & 0x807FFFFF | (((bits >> 23) & 0xFF) * scale // 255) << 23).astype(np.uint32).view(F)
-    d = np.abs(weights).reshape(-1, 32).max(-1) / F(STEPS[kind])
-    ordinary = (d == 0) | (d > LEAST)
+    largest = np.abs(weights).reshape(-1, 32).max(-1)
+    ordinary = (largest == 0) | (largest / F(STEPS[kind]) > LEAST)  # a d that underflows to 0 has no inverse either
     ours, theirs = (x.reshape(4, -1) for x in (stored(kind, weights), by_the_package(kind, weights)))
     assert np.array_equal(ours[ordinary], theirs[ordinary])
     assert not FORMATS[kind].unpack(FORMATS[kind].pack(weights)).reshape(-1, 32)[~ordinary].any()

@@ -8,7 +8,8 @@ import pytest
 from headless_browser import open_browser
 from made_up_evidence import evident
 from made_up_pages import beside_page, history_page, made_up_profile
-from made_up_speculation import curves, exact_records, exact_run
+from made_up_speculation import compared, curves, exact_records, exact_run
+from test_beside_engines import HOSTILE, cells_of_engines, engine, engine_run
 from test_streams_report import STREAMS
 
 from reports.figures_page import render_figures
@@ -23,9 +24,19 @@ def same_bits_page():
     return render_html(make_page(run, exact_records(run), speculation=curves(run), streams=STREAMS))
 
 
+def engines_page():
+    run = engine_run([*cells_of_engines(), engine(HOSTILE, 2, 300.0, format="bf16")])
+    return render_html(
+        make_page(
+            run.model_copy(update={"engines": [*run.engines, compared(HOSTILE, "kv_bf12", 6.0)]}), exact_records(run)
+        )
+    )
+
+
 PAGES = {
     "report": lambda: render_html(make_page(*evident(), made_up_profile())),
     "same bits": same_bits_page,
+    "beside engines": engines_page,
     "side by side": lambda: render_figures(beside_page()),
     "history": lambda: render_figures(history_page()),
 }
