@@ -7,7 +7,8 @@ told with the reason, and measured as soon as it is named:
 * weights wider than the model stores them: the same bits come of fewer bytes;
 * drafts by later heads of a seeded model: its heads have learnt nothing of each other;
 * drafts by a second copy of the model: how often its own rounding lets them hold is known from its fidelity;
-* a format of wider blocks than the model's rows are made of: nothing could be measured.
+* a format of wider blocks than the model's rows are made of: nothing could be measured;
+* a format between q8_0 and q4_0, where the model is not stored in it: so are its time and its fidelity.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from cplab.model import Tensor, is_streamed
 from cplab.sources import load_model, synthetic
 from cplab.variant import HEADS, Variant
 
+#: Formats whose place the two beside them tell.
+_BETWEEN = ("q6_k", "q5_0")
 _NAME_IT = "name it with --variants to measure it"
 
 
@@ -57,6 +60,8 @@ def default_variants(known: list[Variant], model: str, files: Sequence[Path] = (
         elif odd := _not_in_blocks(one.format, matrices):
             left_out.append(f"{one.name}: {odd}")
             continue
+        elif one.format in _BETWEEN and one.format not in stored:
+            reason = "its bytes and its fidelity lie between those of q8_0 and q4_0, which are measured"
         else:
             reason = ""
         if reason:

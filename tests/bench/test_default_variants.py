@@ -41,6 +41,7 @@ def test_a_seeded_model_is_one_format_stored_in_16_bits_and_its_heads_know_nothi
         ("spec_bf16", "learnt nothing"),
         ("spec_bf12", "learnt nothing"),
         ("kv_q6_k", "rows of 64 weights are not made of whole blocks of 256"),
+        ("kv_q5_0", "between those of q8_0 and q4_0"),
         ("spec_bf16_q4_0", "kv_q4_0 tells"),
         ("spec_bf16_q8_0", "kv_q8_0 tells"),
     ]:
@@ -50,7 +51,6 @@ def test_a_seeded_model_is_one_format_stored_in_16_bits_and_its_heads_know_nothi
         "kv_bf16",
         "kv_f16",
         "kv_q8_0",
-        "kv_q5_0",
         "kv_q4_0",
         "recompute_f16",
         "recompute_q8_0",
@@ -65,7 +65,7 @@ def test_heads_that_tell_later_codes_are_measured():
 def test_a_file_may_be_a_mix_and_its_heads_may_have_learnt(tmp_path):
     found = left_out(stored(tmp_path / "cp.gguf", "bf16"))
     assert {name for name in found if "copy" not in found[name]} == {
-        "kv_f32", "recompute_f32", "numpy_f32", "kv_q6_k",
+        "kv_f32", "recompute_f32", "numpy_f32", "kv_q6_k", "kv_q5_0",
     }  # fmt: skip
 
 
@@ -81,8 +81,11 @@ def test_float32_weights_are_measured_as_they_are_stored(tmp_path):
     assert not found.keys() & {"kv_f32", "recompute_f32", "numpy_f32"}
 
 
-def test_rows_that_are_whole_superblocks_are_measured_in_them():
-    assert not {"kv_q6_k", "kv_q5_0"} & left_out("synthetic:tiny-wide").keys()
+def test_formats_between_two_others_are_measured_where_they_are_stored_or_named(tmp_path):
+    assert {"kv_q6_k", "kv_q5_0"} <= left_out("synthetic:tiny-wide").keys()
+    found = left_out(stored(tmp_path / "cp.gguf", "q5_0"))
+    assert "kv_q5_0" not in found
+    assert "whole blocks" in found["kv_q6_k"]
 
 
 def test_what_was_given_as_a_file_is_measured():
