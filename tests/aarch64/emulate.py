@@ -151,7 +151,7 @@ def _gate(python: Path, work: Path, cpu: Cpu, options: list[str]) -> bool:
 
 def main() -> int:
     """Set up what is missing, run everything, tell the times."""
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         raise SystemExit("which folder? python tests/aarch64/emulate.py FOLDER [options of bench gate]")
     for tool in ("apt-get", "dpkg"):
         if shutil.which(tool) is None:
