@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from bench.compare_cells import compare_within
 from bench.records import CellRecord, CellSummary, Comparison
+from cplab.external.naming import PREFIX
 
 
 def engine_comparisons(
@@ -46,7 +47,8 @@ def engine_comparisons(
 
 def _counterpart(cell: CellSummary, own: Sequence[CellSummary]) -> CellSummary | None:
     by_name = {one.variant: one for one in own}
-    _, _, without_prefix = cell.variant.partition("_")
+    brought = cell.variant.startswith(PREFIX)  # by the user, under any name
+    without_prefix = "" if brought else cell.variant.partition("_")[2]
     return by_name.get(without_prefix) or by_name.get(f"kv_{cell.format}")
 
 

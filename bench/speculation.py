@@ -46,12 +46,14 @@ class Curve:
         plain_ms: milliseconds of a frame of the plain decoder.
         points: shares that were set, then the drafter's own drafts.
         draft: what a draft took, in passes over the layers with one token: one pays where it holds more often.
+        draft_timed: whether that was timed; else it is what its bytes say.
     """
 
     variant: str
     plain_ms: Interval
     points: list[CurvePoint]
     draft: float
+    draft_timed: bool
 
 
 @dataclass(slots=True)
@@ -109,11 +111,14 @@ def measured_curve(
                 raise GateFailedError(f"{variant}: other codes than kv_{format_name}; its times mean nothing")
             if number >= 0:
                 point.ms[number] = [ms]
+    costs = [point.length.drafts for point in points.values()]
+    timed = [cost for cost in costs if cost.timed]
     return Curve(
         variant,
         median_of_rounds(list(plain_ms.values())),
         [_told(share, point, plain_ms) for share, point in points.items()],
-        float(np.median([point.length.drafts.draft() for point in points.values()])),
+        float(np.median([cost.draft() for cost in timed or costs])),
+        bool(timed),
     )
 
 
@@ -168,8 +173,9 @@ def show(curve: Curve, format_name: str, title: str) -> None:
     console.print(table)
     plain_ms = curve.plain_ms
     console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
+    by = "here" if curve.draft_timed else "by its bytes"
     told = (
-        f"A draft takes {curve.draft:.2f} passes over the layers here: one pays where more than {curve.draft:.0%} "
+        f"A draft takes {curve.draft:.2f} passes over the layers {by}: one pays where more than {curve.draft:.0%} "
         "hold. right: share of drafts that are right, as set; own: the drafter's own drafts. How often those of a "
         "trained checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
     )

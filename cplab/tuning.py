@@ -3,8 +3,8 @@
 How far ahead a kernel should ask for its weights depends on the memory behind it, and no table knows that. So a few
 distances are tried in turn on real frames, and the best is kept in the cache under the code, the CPU, the format, the
 thread count and the size of the model that it was found with: one that fits a cache says nothing of one that streams
-from memory. A distance that is no better than the default by more than the noise is not
-taken.
+from memory. Kernels take a distance as whole groups of rows, one unit at most, so that near distances may be the same
+way. A distance that is no better than the default by more than the noise is not taken.
 """
 
 from __future__ import annotations

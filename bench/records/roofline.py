@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 from bench.records.files import read_if_there
 from bench.records.measured import Frozen
 from bench.records.summarised import CellSummary
+from cplab.formats import FORMATS, STORED
 
 ROOFLINE_SCHEMA = "cplab.roofline/1"
 ROOFLINE_FILE = "roofline.json"
@@ -136,9 +137,9 @@ def point_of(cell: CellSummary, roofline: Roofline) -> RooflinePoint | None:
     team = roofline.team(cell.threads)
     if team is None or cell.cp_ms is None or not cell.macs_per_frame or not cell.bytes_per_frame:
         return None
-    kind: Literal["float32", "int8"] = (
-        "int8" if cell.arithmetic in ("q8_0", "q6_k", "q5_0", "q4_0", "stored") else "float32"
-    )
+    own = FORMATS.get(cell.arithmetic)
+    in_blocks = cell.arithmetic == STORED or (own is not None and own.blocks is not None)
+    kind: Literal["float32", "int8"] = "int8" if in_blocks else "float32"
     gbps = team.gbps_at(cell.bytes_per_frame / (cell.passes_per_frame or 1))
     gmacs = team.gmacs(kind)
     if gbps is None or gmacs is None:

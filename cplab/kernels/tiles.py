@@ -206,13 +206,16 @@ def _ahead_in_turn(builder: Any, unit: Unit, cut: _Cut, rows: int, group: Any, p
 
     What follows a chunk of a group of rows is the same chunk of the next group, whose rows come right after this one's;
     after the last group the next chunk of the first, and after the last chunk the next unit. What is read whole in its
-    first chunk has its turn in the next unit.
+    first chunk has its turn in the next unit; and where that is the only chunk, the next group is being read already.
+
+    So a distance counts in whole groups, from the next one on to the next unit.
     """
     next_unit = builder.shl(unit.row_bytes, v.i64(4))
     groups = v.i64(UNIT // rows)
     chunk_bytes = builder.mul(cut.chunk, v.i64(cut.step_bytes))
     turns = builder.udiv(unit.ahead, builder.mul(chunk_bytes, v.i64(rows)))
-    turns = builder.select(builder.icmp_signed("<", turns, v.i64(1)), v.i64(1), turns)
+    least = v.i64(2 if cut.reads_whole else 1)
+    turns = builder.select(builder.icmp_signed("<", turns, least), least, turns)
     turns = builder.select(builder.icmp_signed("<", turns, groups), turns, groups)
     later = builder.add(group, turns)
     wraps = builder.icmp_signed(">=", later, groups)

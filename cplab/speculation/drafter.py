@@ -23,10 +23,16 @@ class DraftCost(Protocol):
     Attributes:
         earliest: the first pass that can be given drafts.
         prior: share of drafts that is taken to hold before any was seen.
+        timed: whether what a draft costs is by the clock, not by its bytes.
     """
 
     earliest: int
     prior: float
+
+    @property
+    def timed(self) -> bool:
+        """As told above."""
+        ...
 
     def draft(self) -> float:
         """A draft."""

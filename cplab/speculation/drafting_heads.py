@@ -68,6 +68,7 @@ class HeadCost:
 
     earliest = 1
     prior = 0.0  # a draft that is only compared costs next to nothing, and tells
+    timed = False
 
     def __init__(self, head_share: float) -> None:
         self._head = head_share

@@ -102,8 +102,13 @@ class ModelCost:
         return lower_quartile(self._drafts) if self._drafts else self._untimed
 
     def token(self) -> float:
-        """Each token more of the pass that catches up."""
-        return lower_quartile(self._tokens) if self._tokens else _TOKEN
+        """Each token more of the pass that catches up: never more than a pass of its own."""
+        return min(lower_quartile(self._tokens), self.draft()) if self._tokens else _TOKEN
+
+    @property
+    def timed(self) -> bool:
+        """Whether a draft was."""
+        return bool(self._drafts)
 
     def learn(self, frame: DraftedFrame, one_ns: float) -> None:
         """Take in the times of a frame's drafts."""
@@ -111,8 +116,9 @@ class ModelCost:
         self._idle = 0 if passes else self._idle + 1
         if self._idle == _FORGOTTEN_AFTER:
             self._idle = 0
-            if self._drafts:
-                self._drafts.popleft()
+            for times in (self._drafts, self._tokens):
+                if times:
+                    times.popleft()
         for g, tokens in passes:
             first, others = (float(ns) / one_ns for ns in frame.draft_ns[g])
             made = int(frame.made[g])

@@ -67,6 +67,12 @@ def test_without_one_of_its_name_it_is_held_beside_the_cached_one_of_its_format(
     assert pairs(cell(name, format="f32"), cell("kv_f32"), cell("kv_bf16", ms=20.0)) == [(f"{name} x 2", "kv_f32 x 2")]
 
 
+def test_what_the_user_brought_has_a_format_and_no_name():
+    brought = cell("external:python my_kv_bf16", format="f16")
+    own = [cell("kv_f16", ms=11.0), cell("kv_bf16", ms=12.0)]
+    assert pairs(brought, *own, engines=("external:",)) == [(f"{brought.variant} x 2", "kv_f16 x 2")]
+
+
 def test_cells_of_other_threads_are_not_compared():
     cells = [cell("llama_kv_f16", 1), cell("llama_kv_f16", 2), cell("kv_f16", 2), cell("kv_f16", 4)]
     assert pairs(*cells) == [("llama_kv_f16 x 2", "kv_f16 x 2")]

@@ -28,6 +28,7 @@ def test_each_share_has_a_point_and_the_models_own_drafts_are_the_last():
     plain, points = curve.plain_ms, curve.points
     assert curve.variant == "spec_bf16"
     assert 0 < curve.draft < 0.5
+    assert not curve.draft_timed  # heads cost what their bytes say
     assert [point.share for point in points] == [0.0, 1.0, None]
     assert [point.held for point in points[:2]] == [0.0, 1.0]
     assert 0.6 < points[2].held < 0.9
@@ -61,6 +62,7 @@ def test_a_model_that_drafts_has_its_curve_and_what_a_draft_takes(capsys):
     assert "speculation over bf16, drafts by q4_0 on 1 threads" in out
     rows = [line.split()[0] for line in out.splitlines() if line.strip()]
     assert rows[rows.index("right") + 1 :][:3] == ["0.00", "1.00", "own"]
+    assert "passes over the layers here" in out.replace("\n", " ")
     takes, pays = re.search(r"A draft takes ([\d.]+) passes.* more than (\d+)%", out.replace("\n", " ")).groups()
     assert abs(100 * float(takes) - int(pays)) <= 1
 
