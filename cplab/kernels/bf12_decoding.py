@@ -1,5 +1,8 @@
 """Decoding packed BF16 (`cplab.formats.bf12`) in registers: a table lookup of bytes, then lower and upper interleaved.
 
+An exception takes its place by a comparison of all places with its own, which every SIMD set has, so that it is mended
+in registers too: a word stored into what was decoded, and read back in vectors, would be waited for.
+
 =============  ============================================
 AVX-512BW      vpshufb and vpunpck over 64 bytes
 AVX2           the same over 32
@@ -23,6 +26,7 @@ from cplab.kernels import vectors as v
 _BYTES = ir.VectorType(v.I8, bf12.STEP)
 _CODES = ir.VectorType(v.I8, bf12.STEP // 2)
 _TABLE = ir.VectorType(v.I8, 16)
+_WORDS = ir.VectorType(v.I16, bf12.STEP // 2)
 #: Upper bytes of the 16 codes over base 0.
 _ENTRIES = [*range(8), *range(-128, -120)]
 
@@ -32,18 +36,30 @@ def table(builder: Any, base: Any) -> Any:
     return builder.add(ir.Constant(_TABLE, _ENTRIES), v.spread(builder, base))
 
 
-def decode_step(builder: Any, address: Any, entries: Any, out: Any) -> None:
-    """64 words at ``out``, on a cache line, of 96 bytes at ``address``, by a row's `table`."""
+def decoded(builder: Any, address: Any, entries: Any) -> list[Any]:
+    """64 words, as two vectors of 32 (i16), of 96 bytes at ``address``, by a row's `table`."""
     low = v.load(builder, address, _BYTES, align=1)
     codes = v.load(builder, builder.add(address, v.i64(bf12.STEP)), _CODES, align=1)
     lower = builder.and_(codes, _all(_CODES, 15))
     higher = builder.lshr(codes, _all(_CODES, 4))
     upper = _looked_up(builder, entries, v.shuffle(builder, lower, higher, list(range(bf12.STEP))))
+    words = []
     for half in range(2):
         lanes = [16 * q + 8 * half + i for q in range(4) for i in range(8)]  # as `bf12_units.ORDER` has them
         pairs = [place for lane in lanes for place in (lane, bf12.STEP + lane)]
-        at = builder.add(out, v.i64(half * bf12.STEP))
-        v.store(builder, v.shuffle(builder, low, upper, pairs), at, align=v.CACHE_LINE)
+        words.append(builder.bitcast(v.shuffle(builder, low, upper, pairs), _WORDS))
+    return words
+
+
+def mended(builder: Any, words: list[Any], place: Any, word: Any) -> list[Any]:
+    """The words of a step with ``word`` at ``place`` (i16 both); a place from 64 on is none."""
+    wanted = v.spread(builder, place, _WORDS.count)
+    new = v.spread(builder, word, _WORDS.count)
+    places = [ir.Constant(_WORDS, [_WORDS.count * half + lane for lane in range(_WORDS.count)]) for half in range(2)]
+    return [
+        builder.select(builder.icmp_unsigned("==", wanted, own), new, old)
+        for own, old in zip(places, words, strict=True)
+    ]
 
 
 def _all(kind: Any, value: int) -> Any:

@@ -1,26 +1,35 @@
-"""Rows x tokens of packed BF16: rows are decoded into first-level cache, mended there, then multiplied as BF16.
+"""Rows x tokens of packed BF16: decoded, mended where a weight is an exception, then multiplied as BF16.
 
 An exception cannot be added after the sum: the law takes products in ascending order, and only the weight in its place
-gives the bits. In registers its place would be a branch that no CPU foresees, and on weights with heavy tails every row
-has some. So a decoder writes rows as BF16 words into a buffer, exceptions are stored over them, and the products of
-`rows` read the buffer.
+gives the bits.
 
-One token (`_emit_both`): memory is what is waited for. While some rows are multiplied the next ones are decoded in the
-same loop, into another place of the buffer: with decoding and multiplying in turn, memory rested half of the time.
+One token: memory is what is waited for. Where there are registers enough, rows are decoded and multiplied in them
+(`_emit_in_runs`). Most steps have no exception in any row; these are runs of one straight loop, which asks nothing. In
+the step that ends a run words are mended in registers before they are multiplied.
 
-More tokens: the first tile decodes each row whole, and all others find it in the buffer.
+One token, and too few registers, or exceptions in most steps, where no CPU foresees the end of a run and mending takes
+as long as decoding: rows are decoded whole into a buffer in first-level cache, exceptions are stored over them, and
+products read the buffer; while some rows are multiplied the next ones are decoded in the same loop (`_emit_both`), so
+that memory never rests. With rare exceptions that is slower: every load is compared with all stores under way, by
+twelve bits of the address on some CPUs, and of eight streams some always meet.
+
+More tokens: the first tile decodes each row whole into the buffer, and all others find it there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
+
+from numba.core import cgutils
 
 from cplab.formats import bf12
 from cplab.kernels import bf12_units
 from cplab.kernels import vectors as v
-from cplab.kernels.bf12_decoding import decode_step, table
+from cplab.kernels.bf12_decoding import decoded, mended, table
 from cplab.kernels.rows import emit_products, float_shapes
-from cplab.kernels.tiles import UNIT, Shapes, Tile, Unit, emit_unit
+from cplab.kernels.tiles import UNIT, Shapes, Tile, Unit, emit_unit, register_vectors
 
 CODE = v.BF12_CODE
 #: Activations of a step, one token's.
@@ -30,6 +39,10 @@ _X_BYTES = 4 * bf12.STEP
 #: the same address.
 _ROW_BYTES = 2 * bf12_units.MOST_COLUMNS + 1024
 _OTHER = 6
+#: Vectors of 16 float32 in a register file that decodes in registers.
+_MANY_REGISTERS = 32
+#: So many steps of a group of rows, or more, for each exception in it: runs are worth it.
+_SHORTEST_RUN = 3
 
 
 def bf12_shapes(builder: Any) -> Shapes:
@@ -38,12 +51,21 @@ def bf12_shapes(builder: Any) -> Shapes:
 
 
 class _Packed(NamedTuple):
-    """A unit's packed rows (emitted int64s): the buffer, steps of a row, its bytes, and where the first row begins."""
+    """A unit's packed rows.
+
+    Attributes:
+        buffer: address of the buffer.
+        steps: of a row.
+        row_bytes: of a row.
+        rows_at: address of the first row.
+        in_runs: a lone token's rows are decoded in registers (emitted i1); None where there are too few of them.
+    """
 
     buffer: Any
     steps: Any
     row_bytes: Any
     rows_at: Any
+    in_runs: Any
 
 
 def emit_bf12_unit(builder: Any, unit: Unit) -> None:
@@ -55,7 +77,7 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
     row_bytes = builder.mul(count, v.i64(bf12.STEP_BYTES))
     rows_at = builder.add(unit.w, builder.shl(builder.sub(unit.row_bytes, row_bytes), v.i64(4)))
     buffer = v.opaque(builder, builder.ptrtoint(room, v.I64))  # else each access works out its place on the stack anew
-    packed = _Packed(buffer, count, row_bytes, rows_at)
+    packed = _Packed(buffer, count, row_bytes, rows_at, _in_runs(builder, unit, count))
 
     def prepare(builder: Any, unit: Unit, tile: Tile, first: Any, last: Any) -> None:
         _first_rows(builder, unit, tile, packed, first, last)
@@ -68,11 +90,17 @@ def emit_bf12_unit(builder: Any, unit: Unit) -> None:
         next_row = builder.add(tile.row, v.i64(1))
         is_alone = builder.icmp_signed("==", unit.T, v.i64(1))
         is_followed = builder.and_(is_alone, builder.icmp_signed("<", next_row, v.i64(tile.apart)))
-        with builder.if_else(is_followed) as (then, otherwise):
-            with then:
-                _emit_both(builder, unit, tile, packed, own, next_row)
-            with otherwise:
-                _emit_products(builder, unit, tile, packed, own, first, last)
+        with ExitStack() as buffered:
+            if packed.in_runs is not None:
+                then, otherwise = buffered.enter_context(builder.if_else(packed.in_runs))
+                with then:
+                    _emit_in_runs(builder, unit, tile, packed)
+                buffered.enter_context(otherwise)
+            with builder.if_else(is_followed) as (followed, last_rows):
+                with followed:
+                    _emit_both(builder, unit, tile, packed, own, next_row)
+                with last_rows:
+                    _emit_products(builder, unit, tile, packed, own, first, last)
 
     step_bytes = (bf12.STEP_BYTES, _X_BYTES)
     emit_unit(builder, unit, bf12_shapes(builder), count, step_bytes, list(range(v.LANES)), steps, prepare)
@@ -93,19 +121,23 @@ class _Rows:
     """As many packed rows as a tile has, ``row`` the first of them."""
 
     def __init__(self, builder: Any, unit: Unit, tile: Tile, packed: _Packed, row: Any) -> None:
-        self._unit, self._tile, self._row, self._at = unit, tile, row, []
-        self._tables = []
+        self._unit, self._tile, self._row, self._at, self._tables = unit, tile, row, [], []
         for r in range(tile.rows):
             place = builder.add(row, v.i64(r * tile.apart))
             self._at.append(builder.add(packed.rows_at, builder.mul(packed.row_bytes, place)))
             self._tables.append(table(builder, v.load(builder, builder.add(unit.w, place), v.I8, align=1)))
 
+    def decoded(self, builder: Any, r: int, step: Any) -> list[Any]:
+        """A step of row ``r``, two vectors of words."""
+        at = builder.add(self._at[r], builder.mul(step, v.i64(bf12.STEP_BYTES)))
+        return decoded(builder, at, self._tables[r])
+
     def decode(self, builder: Any, out: _Place, step: Any, which: slice = slice(None)) -> None:
-        """A step of each row, or of some, as BF16 words."""
-        offset = builder.mul(step, v.i64(bf12.STEP_BYTES))
+        """A step of each row, or of some, as BF16 words in the buffer."""
         for r in range(self._tile.rows)[which]:
-            place = builder.add(out.row(builder, r), builder.shl(step, v.i64(7)))
-            decode_step(builder, builder.add(self._at[r], offset), self._tables[r], place)
+            at = builder.add(out.row(builder, r), builder.shl(step, v.i64(7)))
+            for half, words in enumerate(self.decoded(builder, r, step)):
+                v.store(builder, words, builder.add(at, v.i64(half * bf12.STEP)), align=v.CACHE_LINE)
 
     def ask(self, builder: Any, ahead: Any, half: Any) -> None:
         """Prefetch what half a step of each row takes, so far ahead: less than a line, so that none is left out."""
@@ -113,18 +145,68 @@ class _Rows:
         for at in self._at:
             v.prefetch(builder, builder.add(at, offset))
 
+    def exceptions(self, builder: Any, r: int) -> _Exceptions:
+        """Those of row ``r``."""
+        place = builder.shl(builder.add(self._row, v.i64(r * self._tile.apart)), v.i64(1))
+        starts = builder.add(self._unit.w, builder.add(place, v.i64(bf12_units.STARTS_AT)))
+        begin, end = (_u16(builder, builder.add(starts, v.i64(2 * k))) for k in range(2))
+        return _Exceptions(builder, builder.add(self._unit.w, v.i64(bf12_units.HEAD_BYTES)), begin, end)
+
     def mend(self, builder: Any, out: _Place) -> None:
-        """Store exceptions over what was decoded."""
+        """Store exceptions over what was decoded into the buffer."""
         for r in range(self._tile.rows):
-            place = builder.shl(builder.add(self._row, v.i64(r * self._tile.apart)), v.i64(1))
-            starts = builder.add(self._unit.w, builder.add(place, v.i64(bf12_units.STARTS_AT)))
-            begin, end = (_u16(builder, builder.add(starts, v.i64(2 * k))) for k in range(2))
-            entries = builder.add(self._unit.w, v.i64(bf12_units.HEAD_BYTES))
-            row = out.row(builder, r)
-            with v.counted(builder, end, start=begin) as index:
-                entry = builder.add(entries, builder.shl(index, v.i64(2)))
-                word = v.load(builder, builder.add(entry, v.i64(2)), v.I16, align=2)
-                v.store(builder, word, builder.add(row, builder.shl(_u16(builder, entry), v.i64(1))), align=2)
+            exceptions, row = self.exceptions(builder, r), out.row(builder, r)
+            with v.counted(builder, exceptions.end, start=exceptions.begin) as index:
+                place, word = exceptions.entry(builder, index)
+                v.store(builder, word, builder.add(row, builder.shl(place, v.i64(1))), align=2)
+
+
+class _Exceptions:
+    """A row's exceptions in ascending steps, ``list_at`` the address of the unit's; the next one is kept in mind."""
+
+    def __init__(self, builder: Any, list_at: Any, begin: Any, end: Any) -> None:
+        self.list_at, self.begin, self.end = list_at, begin, end
+        self._next = cgutils.alloca_once_value(builder, begin)
+
+    def entry(self, builder: Any, index: Any) -> tuple[Any, Any]:
+        """An exception's place in the row (i64) and word (i16)."""
+        at = builder.add(self.list_at, builder.shl(index, v.i64(2)))
+        return _u16(builder, at), v.load(builder, builder.add(at, v.i64(2)), v.I16, align=2)
+
+    def step(self, builder: Any, none: Any) -> Any:
+        """The step of the next one, or ``none`` where there is no more."""
+        index = builder.load(self._next)
+        place, _ = self.entry(builder, index)
+        return builder.select(builder.icmp_signed("<", index, self.end), builder.lshr(place, v.i64(6)), none)
+
+    def mended(self, builder: Any, words: list[Any], step: Any) -> list[Any]:
+        """The words of a step, as `bf12_decoding.decoded` has them, with the row's exceptions in their places."""
+        slots = [cgutils.alloca_once_value(builder, half) for half in words]
+        with _while(builder, lambda: builder.icmp_signed("==", self.step(builder, v.i64(-1)), step)):
+            index = builder.load(self._next)
+            place, word = self.entry(builder, index)
+            place = builder.trunc(builder.sub(place, builder.shl(step, v.i64(6))), v.I16)
+            for half, slot in zip(
+                mended(builder, [builder.load(slot) for slot in slots], place, word), slots, strict=True
+            ):
+                builder.store(half, slot)
+            builder.store(builder.add(index, v.i64(1)), self._next)
+        return [builder.load(slot) for slot in slots]
+
+
+def _in_runs(builder: Any, unit: Unit, steps: Any) -> Any:
+    """Whether a lone token's rows are decoded in registers: exceptions are rare in the unit.
+
+    Where 16 float32 take two registers or more, what four vectors of decoded words and their tables take beside the
+    sums is more than there is.
+    """
+    if register_vectors(builder) < _MANY_REGISTERS:
+        return None
+    first, last = (_u16(builder, builder.add(unit.w, v.i64(bf12_units.STARTS_AT + 2 * r))) for r in (0, UNIT))
+    tile_rows = dict(bf12_shapes(builder))[1]
+    wanted = builder.mul(builder.sub(last, first), v.i64(_SHORTEST_RUN * tile_rows))
+    are_rare = builder.icmp_signed("<=", wanted, builder.mul(steps, v.i64(UNIT)))
+    return builder.and_(are_rare, builder.icmp_signed("==", unit.T, v.i64(1)))
 
 
 def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> _Place:
@@ -144,15 +226,21 @@ def _place(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, la
 
 
 def _first_rows(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: Any, last: Any) -> None:
-    """Decode a tile's rows where that is its turn: the first tile's, and of a token alone the first rows only."""
+    """Decode a tile's rows into the buffer where that is its turn.
+
+    That is the first tile's; a lone token's rows are decoded while those before them are multiplied, but for the first.
+    """
     begins = builder.icmp_signed("==", builder.or_(first, tile.token), v.i64(0))
-    own = _place(builder, unit, tile, packed, first, last)
+    with builder.if_then(begins):
+        _ask_for_head(builder, unit, tile, packed)
     if tile.tokens == 1:
         is_alone = builder.icmp_signed("==", unit.T, v.i64(1))
         later = builder.and_(is_alone, builder.icmp_signed(">", tile.row, v.i64(0)))
         begins = builder.and_(begins, builder.not_(later))
+        if packed.in_runs is not None:
+            begins = builder.and_(begins, builder.not_(packed.in_runs))
     with builder.if_then(begins):
-        _ask_for_head(builder, unit, tile, packed)
+        own = _place(builder, unit, tile, packed, first, last)
         rows = _Rows(builder, unit, tile, packed, tile.row)
         with v.counted(builder, packed.steps) as step:
             rows.decode(builder, own, step)
@@ -160,7 +248,7 @@ def _first_rows(builder: Any, unit: Unit, tile: Tile, packed: _Packed, first: An
 
 
 def _emit_products(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: _Place, first: Any, last: Any) -> None:
-    """Products of a tile over the steps ``first`` .. ``last - 1``."""
+    """Products of a tile over the steps ``first`` .. ``last - 1``, of rows in the buffer."""
     begin, end = (builder.shl(step, v.i64(1)) for step in (first, last))
     halves = builder.lshr(unit.n, v.i64(5))
     end = builder.select(builder.icmp_signed("<", end, halves), end, halves)
@@ -187,6 +275,72 @@ def _emit_both(builder: Any, unit: Unit, tile: Tile, packed: _Packed, own: _Plac
         rows.decode(builder, other, whole)
         _multiply(builder, unit, tile, own, builder.shl(whole, v.i64(1)))
     rows.mend(builder, other)
+
+
+def _emit_in_runs(builder: Any, unit: Unit, tile: Tile, packed: _Packed) -> None:
+    """Products of some rows with the only token, in runs that end with the next exception of any of the rows."""
+    rows = _Rows(builder, unit, tile, packed, tile.row)
+    exceptions = [rows.exceptions(builder, r) for r in range(tile.rows)]
+    at = cgutils.alloca_once_value(builder, v.i64(0))
+    whole = builder.lshr(unit.n, v.i64(6))  # n may end within its last step, which is then as one with exceptions
+    with _while(builder, lambda: builder.icmp_signed("<", builder.load(at), packed.steps)):
+        end = _nearest(builder, [of_row.step(builder, whole) for of_row in exceptions], whole)
+        end = v.opaque(builder, end)
+        with v.counted(builder, end, start=builder.load(at)) as step:
+            _ask_for_step(builder, tile, rows, step)
+            for r in range(tile.rows):
+                _multiply_words(builder, unit, tile, r, rows.decoded(builder, r, step), step)
+        builder.store(builder.add(end, v.i64(1)), at)
+        with builder.if_then(builder.icmp_signed("<", end, packed.steps)):
+            _ask_for_step(builder, tile, rows, end)
+            for r, of_row in enumerate(exceptions):
+                words = of_row.mended(builder, rows.decoded(builder, r, end), end)
+                _multiply_words(builder, unit, tile, r, words, end, may_end=True)
+
+
+def _nearest(builder: Any, steps: list[Any], end: Any) -> Any:
+    for step in steps:
+        end = builder.select(builder.icmp_signed("<", step, end), step, end)
+    return end
+
+
+@contextmanager
+def _while(builder: Any, holds: Callable[[], Any]) -> Iterator[None]:
+    """Emit a loop that runs while what ``holds`` emits is true."""
+    check, body, done = (builder.append_basic_block(f"while.{name}") for name in ("check", "body", "done"))
+    builder.branch(check)
+    builder.position_at_end(check)
+    builder.cbranch(holds(), body, done)
+    builder.position_at_end(body)
+    yield
+    builder.branch(check)
+    builder.position_at_end(done)
+
+
+def _ask_for_step(builder: Any, tile: Tile, rows: _Rows, step: Any) -> None:
+    for part in range(2):
+        rows.ask(builder, tile.ahead, builder.add(builder.shl(step, v.i64(1)), v.i64(part)))
+
+
+def _multiply_words(
+    builder: Any, unit: Unit, tile: Tile, r: int, words: list[Any], step: Any, *, may_end: bool = False
+) -> None:
+    """Products of a step of row ``r`` with the only token; where n may end in the step, of what n has of it."""
+    x = builder.add(unit.x, builder.shl(step, v.i64(8)))
+
+    def products(half: int) -> None:
+        both = builder.bitcast(words[half], v.INTS)
+        for part in range(2):
+            block = builder.add(x, v.i64((2 * half + part) * v.CACHE_LINE))
+            tile.accumulate(builder, r, 0, v.half_of_bf16(builder, both, part), v.load(builder, block))
+
+    products(0)
+    if not may_end:
+        products(1)
+        return
+    ends = builder.add(builder.shl(step, v.i64(6)), v.i64(bf12.STEP))
+    with builder.if_then(builder.icmp_signed("<=", ends, unit.n)):
+        products(1)
 
 
 def _ask_for_head(builder: Any, unit: Unit, tile: Tile, packed: _Packed) -> None:

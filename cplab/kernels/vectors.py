@@ -120,10 +120,14 @@ def decode_half(builder: Any, code: int, address: Any, half: int) -> Any:
     widening takes a shuffle and a shift for each.
     """
     if code == BF16_CODE:
-        words = load(builder, address, INTS, align=2)
-        words = builder.and_(words, splat_int(-0x10000)) if half else builder.shl(words, splat_int(16))
-        return builder.bitcast(words, VECTOR)
+        return half_of_bf16(builder, load(builder, address, INTS, align=2), half)
     return decode_16(builder, code, builder.add(address, i64(half * BYTES_PER_16[code])))
+
+
+def half_of_bf16(builder: Any, words: Any, half: int) -> Any:
+    """The first or second 16 of 32 BF16 weights, the two halves in turn, from int32 lanes that hold one of each."""
+    words = builder.and_(words, splat_int(-0x10000)) if half else builder.shl(words, splat_int(16))
+    return builder.bitcast(words, VECTOR)
 
 
 def _decode_f16(builder: Any, address: Any) -> Any:

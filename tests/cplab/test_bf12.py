@@ -195,6 +195,23 @@ def test_rows_times_tokens_is_the_laws_dot(kinds, T, n, seed, by, ahead):
     assert same_bits(run_unit(words, x, by=by, ahead=ahead), by_law(words, x))
 
 
+@RUNS
+@given(
+    places=st.lists(st.tuples(st.integers(0, 15), st.floats(0, 1, exclude_max=True)), max_size=24),
+    cluster=st.integers(1, 3),
+    n=st.sampled_from([32, 64, 96, 1024, 1056]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_token_alone_meets_rare_exceptions_wherever_they_are(places, cluster, n, seed):
+    rng = np.random.default_rng(seed)
+    words = BF16.pack(rng.uniform(1, 2, (16, n)).astype(F))
+    for row, where in places:
+        column = int(where * n)
+        words[row, column : column + cluster] = rng.choice(np.array([0, 0x8000, 0x0001, 0x1E37], np.uint16))
+    x = rng.normal(0, 1, (1, n)).astype(F)
+    assert same_bits(run_unit(words, x), by_law(words, x))
+
+
 @pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 8, 16, 17, 33])
 @pytest.mark.parametrize("n", [2080, bf12_units.MOST_COLUMNS])
 def test_long_rows_are_the_laws_dot(T, n):
