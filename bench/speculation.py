@@ -148,7 +148,7 @@ def _told(share: float | None, point: _Point, plain_ms: dict[int, list[float]]) 
     assert speedup is not None
     return CurvePoint(
         share=share,
-        held=int(counts.held.sum()) / asked if asked else 0.0,
+        held=int(counts.held.sum()) / asked if asked else None,
         codes_per_pass=counts.frames * len(counts.asked) / counts.passes,
         passes_per_frame=counts.passes / counts.frames,
         ms=median_of_rounds(list(point.ms.values())),
@@ -164,7 +164,7 @@ def show(curve: Curve, format_name: str, title: str) -> None:
     for point in curve.points:
         table.add_row(
             "own" if point.share is None else f"{point.share:.2f}",
-            f"{point.held:.2f}",
+            "-" if point.held is None else f"{point.held:.2f}",
             f"{point.codes_per_pass:.2f}",
             f"{point.passes_per_frame:.1f}",
             f"{point.ms.p50:.0f} [{point.ms.lo:.0f}, {point.ms.hi:.0f}]",
@@ -179,4 +179,6 @@ def show(curve: Curve, format_name: str, title: str) -> None:
         "hold. right: share of drafts that are right, as set; own: the drafter's own drafts. How often those of a "
         "trained checkpoint hold is for its owner to measure; seeded weights have learnt nothing."
     )
+    if any(point.held is None for point in curve.points):
+        told += " held -: no draft was asked for, since none was worth its price."
     console.print(told, style="dim", highlight=False, markup=False, soft_wrap=True)

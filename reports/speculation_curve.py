@@ -18,7 +18,7 @@ from reports.wording import milliseconds, one_line, percent, plural, significant
 HEADINGS = (
     Heading("drafts", "whose, and the share of right ones where that was set", is_text=True, names_row=True),
     Heading("curve", "variant and threads", is_text=True),
-    Heading("held", "share of the compared drafts that were right"),
+    Heading("held", "share of the compared drafts that were right; – where no draft was asked for"),
     Heading("codes a pass"),
     Heading("passes a frame"),
     Heading("ms a frame [95\N{NO-BREAK SPACE}%]"),
@@ -112,7 +112,8 @@ def _draw(curves: Sequence[SpeculationCurve], *, is_wide: bool) -> str:
         _line(axes, curve, _COLOURS[number])
         _name(axes, curve, number, is_wide=is_wide)
     told = "; ".join(
-        f"{one_line(curve.variant, 80)} × {curve.threads}, {percent(point.held)} held: {times(point.speedup)}"
+        f"{one_line(curve.variant, 80)} × {curve.threads}, "
+        f"{'no draft' if point.held is None else f'{percent(point.held)} held'}: {times(point.speedup)}"
         for curve in curves
         for point in curve.points
     )
@@ -121,16 +122,22 @@ def _draw(curves: Sequence[SpeculationCurve], *, is_wide: bool) -> str:
 
 
 def _line(axes: Axes, curve: SpeculationCurve, color: str) -> None:
-    made = sorted((point for point in curve.points if point.share is not None), key=lambda point: point.held)
-    axes.plot([100 * p.held for p in made], [p.speedup.ratio for p in made], color=color, linewidth=2, zorder=1.5)
-    for point in curve.points:
-        x, ratio = 100 * point.held, point.speedup
+    placed = [(place, point) for point in curve.points if (place := _place(point)) is not None]
+    made = sorted((place, point.speedup.ratio) for place, point in placed if point.share is not None)
+    axes.plot([place for place, _ in made], [ratio for _, ratio in made], color=color, linewidth=2, zorder=1.5)
+    for x, point in placed:
+        ratio, own = point.speedup, point.share is None
         interval_mark(axes, ratio.lo, ratio.ratio, ratio.hi, x, exact=True, upright=True)
-        own = point.share is None
         axes.plot(
             [x], [ratio.ratio], linestyle="none", marker="o", markersize=11 if own else 5.5, zorder=3,
             markerfacecolor=PAPER if own else color, markeredgecolor=color, markeredgewidth=2.2 if own else 1.8,
         )  # fmt: skip
+
+
+def _place(point: CurvePoint) -> float | None:
+    """Where a point stands, in percent: at the share that was set where no draft was asked for; None without either."""
+    share = point.share if point.held is None else point.held
+    return None if share is None else 100 * share
 
 
 def _name(axes: Axes, curve: SpeculationCurve, number: int, *, is_wide: bool) -> None:

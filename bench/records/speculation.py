@@ -75,7 +75,7 @@ class CurvePoint(Frozen):
 
     Attributes:
         share: that was set; None for the drafter's own drafts.
-        held: share of the compared drafts that held, in the timed frames.
+        held: share of the compared drafts that held, in the timed frames; None where none was compared.
         codes_per_pass: over all passes of the timed frames, each frame's first among them.
         passes_per_frame: the same, as passes.
         ms: of a frame.
@@ -83,7 +83,7 @@ class CurvePoint(Frozen):
     """
 
     share: float | None
-    held: float
+    held: float | None
     codes_per_pass: float
     passes_per_frame: float
     ms: Interval

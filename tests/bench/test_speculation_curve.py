@@ -13,6 +13,7 @@ from bench.speculation_note import speculation_note
 from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, run
 from cplab.sources import load_model
 from cplab.speculation.decoder import SpeculativeDecoder
+from cplab.speculation.draft_length import DraftLength, Lengths
 
 MODEL = "synthetic:tiny-predictable"
 
@@ -65,6 +66,24 @@ def test_a_model_that_drafts_has_its_curve_and_what_a_draft_takes(capsys):
     assert "passes over the layers here" in out.replace("\n", " ")
     takes, pays = re.search(r"A draft takes ([\d.]+) passes.* more than (\d+)%", out.replace("\n", " ")).groups()
     assert abs(100 * float(takes) - int(pays)) <= 1
+
+
+@pytest.mark.usefixtures("short")
+def test_where_no_draft_was_asked_for_nothing_is_said_to_have_held(monkeypatch, tmp_path, capsys):
+    from bench.cli import app
+
+    def none(self):
+        nothing = np.zeros(self.passes, np.int64)
+        return Lengths(nothing, nothing, 0)
+
+    monkeypatch.setattr(DraftLength, "lengths", none)
+    asked = ["speculation", "--model", MODEL, "-t", "1", "--rounds", "3", "--shares", "0.5", "--out", str(tmp_path)]
+    assert run(app, asked) == GOOD
+    out = capsys.readouterr().out
+    assert [line.split()[:2] for line in out.splitlines()[2:4]] == [["0.50", "-"], ["own", "-"]]
+    assert "no draft was asked for" in out
+    (kept,) = read_speculation(tmp_path / "speculation.json").curves
+    assert [point.held for point in kept.points] == [None, None]
 
 
 def test_a_drafter_that_is_no_format_is_one_line(capsys):

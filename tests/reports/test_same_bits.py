@@ -170,6 +170,16 @@ def test_a_curve_of_these_weights_and_this_cpu_is_shown():
     assert "12 rounds of their own" in drafts.curve_words[0]
 
 
+def test_points_without_a_draft_have_no_share_that_held():
+    run = exact_run()
+    first, *others, own = curve(run=run).points
+    points = [first.model_copy(update={"held": None}), *others, own.model_copy(update={"held": None})]
+    drafts = section(run, Speculation(curves=[curve(run=run, points=points)])).drafts
+    assert [row[2] for row in drafts.curve_table.rows] == ["–", "50.0 %", "80.0 %", "100 %", "–"]
+    told = re.search(r"<desc[^>]*>(.*?)</desc>", drafts.curve.wide)[1]
+    assert told.count("no draft:") == 2
+
+
 @pytest.mark.parametrize(("changes", "why"), [({"digest": "other"}, "other weights"), ({"cpu": "Else"}, "another CPU")])
 def test_a_curve_of_something_else_is_not(changes, why):
     run = exact_run()
