@@ -26,11 +26,13 @@ class Tensor:
         format: how ``data`` is stored.
         data: array in the format's storage dtype, rows first, an item for each block of a row (`Format.block`; for
             float formats the checkpoint's own shape); kept contiguous, since kernels walk rows by address.
+        decoded: the quantised format that the file has it in, where reading decoded it to floats; else "".
     """
 
     name: str
     format: Format
     data: NDArray[Any]
+    decoded: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", np.ascontiguousarray(self.data))
@@ -101,6 +103,12 @@ class Model:
                 raise UnreadableModelError(
                     f"{self.name}: {name} has shape {list(self.tensors[name].shape)}, the spec says {list(shape)}"
                 )
+
+    @property
+    def quantised(self) -> list[str]:
+        """The quantised formats among those that its file has tensors in, by name; none where all values are floats."""
+        held = {t.decoded or ("" if t.format.blocks is None else t.format.name) for t in self.tensors.values()}
+        return sorted(held - {""})
 
     def f32(self, name: str) -> NDArray[np.float32]:
         """A tensor's values as float32."""

@@ -54,6 +54,7 @@ class QualityJob(BaseModel):
 class LawFound(Frozen):
     """What the ``law`` worker found out besides."""
 
+    warning: str
     model: ModelFacts
     golden: str
     golden_reference: str

@@ -11,6 +11,7 @@ from bench.quality.recorded_codes import recorded_frames
 from bench.quality.rollout import Said, collapse, rollout, unrelated
 from bench.quality.shared_file import Shared
 from bench.quality.talkers import rollout_talker
+from bench.quality.warning import warning_of
 from bench.records.quality import FloatRollout
 from bench.records.summarised import ModelFacts
 from cplab.errors import BadInputError
@@ -37,6 +38,7 @@ def run_law(job: QualityJob) -> LawFound:
     loop, float_rollout = _loop(job, law) if job.rollout else (None, None)
     Shared(own, recorded, loop).save(Path(job.shared))
     return LawFound(
+        warning=warning_of(model),
         model=ModelFacts(name=model.name, spec=model.spec.as_dict(), digest=model.digest(), synthetic=model.synthetic),
         golden=job.golden or str(find_golden_path(model) or ""),
         golden_reference=str(golden.provenance.get("reference", "")),

@@ -20,11 +20,6 @@ from cplab.errors import CplabError
 from cplab.formats import FORMATS
 from cplab.variant import Variant, variants
 
-SEEDED = (
-    "This model is made from a seed: these figures are about arithmetic, not about speech. What they say of formats "
-    "holds for weights like these, and a trained model's may differ."
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -131,7 +126,7 @@ def measure_quality(
             if not cells:
                 raise
     return Quality(
-        warning=SEEDED if found.law.model.synthetic else "",
+        warning=found.law.warning,
         model=found.law.model,
         facts=_facts(found.law, asked, f"{started:%Y-%m-%dT%H:%M:%SZ}", time.perf_counter() - began, commit, dirty),
         float_rollout=found.law.float_rollout,

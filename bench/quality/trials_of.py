@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.quality.float_law import FloatLaw
 from bench.quality.recorded_codes import recorded_frames
-from bench.quality.run import SEEDED
 from bench.quality.trials import Trials
+from bench.quality.warning import warning_of
 from bench.records.summarised import ModelFacts
 from cplab.errors import BadInputError
 from cplab.formats import format_named
@@ -66,7 +66,7 @@ def subject(
         truth = law.of(*recorded_frames(loaded, model, codes, hidden, frames))
     about = ModelFacts(name=loaded.name, spec=loaded.spec.as_dict(), digest=loaded.digest(), synthetic=loaded.synthetic)
     energies = None if fit is None else input_energies(loaded, fit)
-    return Subject(Trials(loaded, truth, threads, energies), about, SEEDED if loaded.synthetic else "")
+    return Subject(Trials(loaded, truth, threads, energies), about, warning_of(loaded))
 
 
 def formats_of(text: str) -> list[str]:

@@ -118,7 +118,7 @@ def _tensor(name: str, shape: tuple[int, ...], placement: Placement, data: NDArr
         return Tensor(name, kind, raw.view(kind.storage).reshape(kind.stored_shape(shape)))
     block, block_bytes = gguf.GGML_QUANT_SIZES[stored.kind]
     rows = np.asarray(raw).reshape(*shape[:-1], shape[-1] // block * block_bytes)
-    return Tensor(name, FORMATS["f32"], gguf.quants.dequantize(rows, stored.kind))
+    return Tensor(name, FORMATS["f32"], gguf.quants.dequantize(rows, stored.kind), stored.kind.name.lower())
 
 
 def surveyed(path: Path) -> Survey:
