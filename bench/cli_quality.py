@@ -37,7 +37,7 @@ def quality(
         str, typer.Option(help="In the rollout: a GGUF or synthetic-talker:0.6b (llama.cpp); default: a stand-in.")
     ] = "",
     codes: Annotated[
-        Path | None, typer.Option("--codes", help="A .npy of recorded codes, [frames, 16], to pin besides.")
+        Path | None, typer.Option("--codes", help="A .npy of recorded codes, \\[frames, 16], to pin besides.")
     ] = None,
     hidden: Annotated[
         Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")

@@ -20,7 +20,9 @@ Grain = Annotated[
     Literal["class", "matrix"], typer.Option(help="What is given a format as one: a class, or each layer's and head.")
 ]
 Frames = Annotated[int | None, typer.Option(help="Frames at most; default: all of the golden.", min=1)]
-Codes = Annotated[Path | None, typer.Option("--codes", help="A .npy of recorded codes, [frames, 16], to pin instead.")]
+Codes = Annotated[
+    Path | None, typer.Option("--codes", help="A .npy of recorded codes, \\[frames, 16], to pin instead.")
+]
 Fit = Annotated[
     str | None,
     typer.Option("--fit", metavar="FRAMES", help="Q4_0 fitted as `cplab export --fit` does it: seeded, or a golden."),

@@ -251,7 +251,7 @@ def orchestrate(
         Path | None, typer.Option(metavar="FILE.npz", help="A talker dump: speak its prompt by its rules, and compare.")
     ] = None,
     teacher: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="Codes [frames, 16] that are fed back.")
+        Path | None, typer.Option(metavar="FILE.npy", help="Codes \\[frames, 16] that are fed back.")
     ] = None,
     penalty: Annotated[
         float | None, typer.Option("--repetition-penalty", help="Of CB0s. Default: the dump's, or none.")
