@@ -167,12 +167,13 @@ def show(curve: Curve, format_name: str, title: str) -> None:
             "-" if point.held is None else f"{point.held:.2f}",
             f"{point.codes_per_pass:.2f}",
             f"{point.passes_per_frame:.1f}",
-            f"{point.ms.p50:.0f} [{point.ms.lo:.0f}, {point.ms.hi:.0f}]",
+            f"{_ms(point.ms.p50)} [{_ms(point.ms.lo)}, {_ms(point.ms.hi)}]",
             f"{point.speedup.ratio:.2f} [{point.speedup.lo:.2f}, {point.speedup.hi:.2f}]",
         )
     console.print(table)
     plain_ms = curve.plain_ms
-    console.print(f"kv_{format_name}: {plain_ms.p50:.1f} ms a frame [{plain_ms.lo:.1f}, {plain_ms.hi:.1f}]")
+    told = f"{_ms(plain_ms.p50)} ms a frame [{_ms(plain_ms.lo)}, {_ms(plain_ms.hi)}]"
+    console.print(f"kv_{format_name}: {told}", highlight=False, markup=False)
     by = "here" if curve.draft_timed else "by its bytes"
     told = (
         f"A draft takes {curve.draft:.2f} passes over the layers {by}: one pays where more than {curve.draft:.0%} "
@@ -182,3 +183,8 @@ def show(curve: Curve, format_name: str, title: str) -> None:
     if any(point.held is None for point in curve.points):
         told += " held -: no draft was asked for, since none was worth its price."
     console.print(told, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _ms(value: float) -> str:
+    """Tenths count in frames that take less than 100 ms."""
+    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"

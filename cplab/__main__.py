@@ -231,7 +231,7 @@ def drafter(
     for depth, (none, mean, descended) in enumerate(fitted.held, 1):
         console.print(
             f"{depth} ahead: {none:.1%} of drafts hold without, {mean:.1%} with the mean difference, "
-            f"{descended:.1%} after gradient steps",
+            f"{descended:.1%} after gradient steps; kept: {fitted.kept_words(depth - 1)}",
             highlight=False,
             soft_wrap=True,
         )

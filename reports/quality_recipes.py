@@ -95,7 +95,7 @@ def audio_rows(cells: list[QualityCell]) -> list[list[str]]:
 
 def cost(value: float, unit: str) -> str:
     """Milliseconds, or megabytes of so many bytes."""
-    return f"{value:.2f} ms" if unit == "ms" else f"{value / 1e6:.1f} MB"
+    return f"{significant(value)} ms" if unit == "ms" else f"{value / 1e6:.1f} MB"
 
 
 def _kl(trial: Trial) -> str:

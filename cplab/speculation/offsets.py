@@ -27,6 +27,8 @@ Array = NDArray[np.float32]
 DEPTHS = 3
 #: Gradient steps, and the share of frames that are held out to judge.
 _STEPS, _HELD_OUT = 30, 0.25
+#: What each depth chooses from.
+CANDIDATES = ("no vector", "the mean difference", "what gradient steps made")
 #: Frames below which nothing can be fitted and judged.
 LEAST_FRAMES = 8
 
@@ -45,6 +47,18 @@ class Fit:
     offsets: Array
     held: NDArray[np.float64]
     frames: tuple[int, int]
+
+    @property
+    def kept(self) -> list[int]:
+        """Which column of ``held`` each depth keeps: the largest, of equal ones the first, so no vector for nothing."""
+        return [int(column) for column in np.argmax(self.held, axis=1)]
+
+    def kept_words(self, depth: int) -> str:
+        """What a depth (from 0 on) keeps, and why."""
+        column = self.kept[depth]
+        if not column:
+            return "no vector, as none holds more often than without"
+        return f"{CANDIDATES[column]}, which holds most often on frames held out"
 
 
 def fit(model: Model, golden: Golden, tick: Callable[[], None] = lambda: None) -> Fit:
@@ -70,16 +84,20 @@ def fit(model: Model, golden: Golden, tick: Callable[[], None] = lambda: None) -
     states = naive.states(naive.inputs(golden.hidden, golden.cb0_embed, golden.codes))
     heads = [model.f32(f"lm_head.{g}.weight") for g in range(spec.passes)]
     cut = max(1, round(len(golden) * _HELD_OUT))
-    offsets, held = np.zeros((depths, spec.hidden), np.float32), np.zeros((depths, 3))
+    offsets, held = np.zeros((depths, spec.hidden), np.float32), np.zeros((depths, len(CANDIDATES)))
+    vectors: list[list[Array]] = []
     for depth in range(depths):
         task = _Task(states, golden.codes, heads, depth)
         learnt, judged = slice(0, len(golden) - cut), slice(len(golden) - cut, None)
         candidates = [np.zeros(spec.hidden, np.float32), task.mean_difference(learnt)]
         candidates.append(task.descended(min(candidates, key=lambda o: task.loss(o, learnt)[0]), learnt))
         held[depth] = [task.held(offset, judged) for offset in candidates]
-        offsets[depth] = candidates[int(np.argmax(held[depth]))]
+        vectors.append(candidates)
         tick()
-    return Fit(offsets, held, (len(golden) - cut, cut))
+    fitted = Fit(offsets, held, (len(golden) - cut, cut))
+    for depth, column in enumerate(fitted.kept):
+        offsets[depth] = vectors[depth][column]
+    return fitted
 
 
 @dataclass(frozen=True, slots=True)

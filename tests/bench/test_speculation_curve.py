@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bench import speculation
-from bench.records import CellRecord, GateOutcome, read_speculation
+from bench.records import CellRecord, CurvePoint, GateOutcome, Interval, Ratio, read_speculation
 from bench.speculation_note import speculation_note
 from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, run
 from cplab.sources import load_model
@@ -84,6 +84,21 @@ def test_where_no_draft_was_asked_for_nothing_is_said_to_have_held(monkeypatch, 
     assert "no draft was asked for" in out
     (kept,) = read_speculation(tmp_path / "speculation.json").curves
     assert [point.held for point in kept.points] == [None, None]
+
+
+def test_tenths_of_a_millisecond_are_told_below_a_hundred(capsys):
+    def told(ms):
+        interval = Interval(p50=ms, lo=ms, hi=ms, min=ms)
+        point = CurvePoint(
+            share=1.0, held=1.0, codes_per_pass=2.0, passes_per_frame=7.5, ms=interval,
+            speedup=Ratio(ratio=1.0, lo=1.0, hi=1.0),
+        )  # fmt: skip
+        speculation.show(speculation.Curve("spec_bf16", interval, [point], 0.1, True), "bf16", "a curve")
+        return capsys.readouterr().out
+
+    assert told(1.24).count("1.2 [1.2, 1.2]") == 1
+    assert told(99.94).count("99.9") == 6
+    assert "100 [100, 100]" in told(99.96)
 
 
 def test_a_drafter_that_is_no_format_is_one_line(capsys):

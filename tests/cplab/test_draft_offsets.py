@@ -69,6 +69,16 @@ def test_what_was_fitted_is_never_worse_on_held_out_frames(drifting):
     assert fitted.held[:, 1:].max(axis=1).sum() > fitted.held[:, 0].sum(), "a drift is what a vector is for"
 
 
+def test_it_says_which_was_kept_and_why(drifting):
+    fitted = offsets.fit(drifting, make_golden(drifting, 24))
+    for depth, vector in enumerate(fitted.offsets):
+        told = fitted.kept_words(depth)
+        assert told.startswith(offsets.CANDIDATES[fitted.kept[depth]])
+        assert told.startswith("no vector") == (not vector.any())
+    equal = offsets.Fit(fitted.offsets, np.array([[0.4, 0.4, 0.4], [0.3, 0.5, 0.5], [0.1, 0.2, 0.3]]), (18, 6))
+    assert equal.kept == [0, 1, 2]
+
+
 def test_the_command_keeps_it_where_the_decoder_finds_it(capsys, tmp_path, monkeypatch, predictable):
     monkeypatch.setenv("CPLAB_CACHE", str(tmp_path))
     assert offsets.load(predictable) is None
@@ -76,6 +86,7 @@ def test_the_command_keeps_it_where_the_decoder_finds_it(capsys, tmp_path, monke
     out = capsys.readouterr().out
     assert "1 ahead:" in out
     assert "3 ahead:" in out
+    assert out.count("; kept: ") == 3
     found = offsets.load(predictable)
     assert found is not None
     assert found.shape == (15, 3, 64)

@@ -288,11 +288,11 @@ def test_damage_that_no_logarithm_shows_is_in_the_table_alone():
 def test_a_recipe_stands_with_its_way_there():
     page = make_quality_page(quality(CELLS), None, None, searched())
     recipe, path = (one for one in page.sections if "ecipe" in one.title)
-    assert recipe.intro.startswith("Within 50.70 ms: qkv q8_0, o q4_0, 50.50 ms, measured 51.2 ms. ")
+    assert recipe.intro.startswith("Within 50.7 ms: qkv q8_0, o q4_0, 50.5 ms, measured 51.2 ms. ")
     assert "The least that is recommended is 84.0 % of the codes (of the naive Q8_0)." in recipe.intro
     assert [row[0] for row in recipe.rows] == ["recommended", "all q8_0"]
     assert [row[0] for row in path.rows] == ["1", "2", "3 gave back"]
-    assert path.rows[2][1:4] == ["qkv", "its own", "50.50 ms"]
+    assert path.rows[2][1:4] == ["qkv", "its own", "50.5 ms"]
 
 
 def test_a_recipe_below_the_floor_is_called_that_and_the_nearest_is_named():
@@ -302,8 +302,8 @@ def test_a_recipe_below_the_floor_is_called_that_and_the_nearest_is_named():
     )
     recipe = next(one for one in page.sections if one.title == "Recipe")
     assert recipe.intro.startswith(
-        "No recommendation: nothing that was measured within 50.70 ms keeps 84.0 % of the codes (of the naive Q8_0). "
-        "The nearest that does costs 53.18 ms: all q8_0."
+        "No recommendation: nothing that was measured within 50.7 ms keeps 84.0 % of the codes (of the naive Q8_0). "
+        "The nearest that does costs 53.2 ms: all q8_0."
     )
     assert [row[0] for row in recipe.rows] == [
         "nearest within, not recommended", "nearest that keeps enough", "all q8_0",
