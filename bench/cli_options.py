@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cplab.commandline import MOST_THREADS
+from cplab.commandline import MOST_THREADS, finite
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ Files = Annotated[
 Batch = Annotated[str, typer.Option("--batch", help="Frames of different utterances at once, such as 1,2,4,8.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for runs.")]
 TimeoutS = Annotated[
-    float | None, typer.Option("--timeout", help="Seconds after which a worker counts as hung.", min=1, max=86400)
+    float | None,
+    typer.Option("--timeout", help="Seconds after which a worker counts as hung.", min=1, max=86400, callback=finite),
 ]
 Seed = Annotated[int, typer.Option(help="Of the order in which cells are measured.")]
 

@@ -9,7 +9,7 @@ import typer
 
 from bench.cli_options import Golden, Model, TeamSize
 from cplab.cachedir import replacing, require_writable
-from cplab.commandline import GATE_FAILED, GOOD, console, size_pool
+from cplab.commandline import GATE_FAILED, GOOD, console, finite, size_pool
 from cplab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ LeastAgreement = Annotated[
         help="Percent of codes (pinned) that a recommendation must keep, 0: any; default: what the naive Q8_0 keeps.",
         min=0,
         max=100,
+        callback=finite,
     ),
 ]
 Hidden = Annotated[Path | None, typer.Option("--hidden", help="A .npy of the hidden states that the codes came with.")]
@@ -40,8 +41,12 @@ Hidden = Annotated[Path | None, typer.Option("--hidden", help="A .npy of the hid
 
 def recipe(
     model: Model = "synthetic:0.6b",
-    budget_ms: Annotated[float | None, typer.Option(help="Milliseconds a frame on this machine.", min=0)] = None,
-    budget_mb: Annotated[float | None, typer.Option(help="Megabytes that a frame streams.", min=0)] = None,
+    budget_ms: Annotated[
+        float | None, typer.Option(help="Milliseconds a frame on this machine.", min=0, callback=finite)
+    ] = None,
+    budget_mb: Annotated[
+        float | None, typer.Option(help="Megabytes that a frame streams.", min=0, callback=finite)
+    ] = None,
     formats: Formats = "q8_0,q4_0",
     grain: Grain = "class",
     threads: TeamSize = None,

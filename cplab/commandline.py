@@ -6,6 +6,7 @@ Exit codes: 0 good; 1 wrong use or unreadable input, one line and no traceback; 
 from __future__ import annotations
 
 import io
+import math
 import os
 import signal
 import sys
@@ -95,6 +96,17 @@ def size_pool(threads: int) -> None:
     """Let numba's thread pool, which is sized once, when numba is imported, be large enough for a team."""
     if "numba" not in sys.modules:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(max(threads, os.cpu_count() or 1)))
+
+
+def finite(value: float | None) -> float | None:
+    """An option's number as it is, for a range without an end, which lets infinity through.
+
+    Raises:
+        typer.BadParameter: it is not finite.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number.")
+    return value
 
 
 def positive_list(text: str, what: str = "threads") -> list[int]:

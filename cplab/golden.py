@@ -78,7 +78,7 @@ class Golden:
         if self.arithmetic != "f32":  # so that the others are the same bytes as ever
             about["arithmetic"] = self.arithmetic
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
+        arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True, allow_nan=False).encode(), np.uint8)
         with replacing(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cplab.cachedir import replacing
+from cplab.finite_json import finite_json
 from cplab.orchestrate import FRAMES_A_SECOND, Run
 from cplab.orchestrate_compare import Compared
 from cplab.orchestrate_prepare import Asked, Ready
@@ -137,7 +137,7 @@ def write_files(folder: Path, run: Run, asked: Asked, against: Compared | None, 
         "pools": None if pools is None else pools.as_dict(),
     }
     with replacing(folder / TIMES) as temporary:
-        temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
+        temporary.write_text(finite_json(about, indent=1), encoding="utf-8")
 
 
 def _by_codebook(equal: NDArray[np.int64], frames: int) -> str:

@@ -116,7 +116,7 @@ class TalkerDump:
             raise BadInputError(f"{path}: not written: {wrong}")
         about = {"schema": SCHEMA} | {name: getattr(self, name) for name in _ABOUT}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
+        arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True, allow_nan=False).encode(), np.uint8)
         with replacing(path) as temporary, temporary.open("wb") as stream:
             np.savez_compressed(stream, **arrays)
 

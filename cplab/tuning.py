@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.cachedir import cache_dir, replacing, writing_to_cache
+from cplab.finite_json import finite_json
 from cplab.jit import code_digest
 from cplab.spec import Spec
 
@@ -110,4 +111,4 @@ def _stored() -> dict[str, Any]:
 def _keep(key: str, distance: int, medians: dict[int, float]) -> None:
     with writing_to_cache(_path()), replacing(_path()) as temporary:
         entry = {"ahead_bytes": distance, "median_ms": {str(d): round(ms, 3) for d, ms in medians.items()}}
-        temporary.write_text(json.dumps(_stored() | {key: entry}, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(finite_json(_stored() | {key: entry}, indent=1) + "\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cplab.cachedir import replacing
+from cplab.finite_json import finite_json
 from cplab.gating import ValidatedCell
 from cplab.golden import Golden
 from cplab.golden_choosing import MARGIN_FACTOR
@@ -74,7 +74,7 @@ def write_json(cells: Sequence[ValidatedCell], model: str, path: Path) -> None:
         "cells": [_as_dict(cell) for cell in cells],
     }
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(finite_json(told, indent=1) + "\n", encoding="utf-8")
 
 
 def _show_gate(cell: ValidatedCell, console: Console) -> None:

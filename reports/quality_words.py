@@ -37,10 +37,9 @@ def cannot_tell(found: Quality) -> list[str]:
         "the agreement."
     )
     if loop is not None:
-        told.append(
-            f"In the rollout, own loops part after the first other code, and what follows is another utterance, not an "
-            f"error: frames that have nothing to do with each other share {percent(loop.unrelated)} of their codes."
-        )
+        parting = "In the rollout, own loops part after the first other code, and what follows is another utterance"
+        apart = f"frames that have nothing to do with each other share {percent(loop.unrelated)} of their codes"
+        told.append(f"{parting}, not an error{'' if loop.unrelated is None else f': {apart}'}.")
         if "stand-in" in loop.talker:
             told.append(
                 "The rollout's talker is a stand-in: it tells whether a loop keeps going, not whether it keeps "

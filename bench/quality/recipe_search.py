@@ -120,7 +120,8 @@ class Search:
     def _take(self, unit: str, kind: str, gave_back: bool = False) -> None:
         self.taken = _with(self.taken, unit, kind)
         cost, damage = self.costs.of(self.taken), self.trials.of(self.taken).damage
-        self.steps.append(Step(unit=unit, format=kind, cost=cost, damage=damage, gave_back=gave_back))
+        told = damage if math.isfinite(damage) else None
+        self.steps.append(Step(unit=unit, format=kind, cost=cost, damage=told, gave_back=gave_back))
 
     def _give_back(self, budget: float) -> None:
         """Widen again what gains most by it, as long as there is room."""

@@ -139,10 +139,10 @@ def collapse(said: Said) -> Collapse:
     )
 
 
-def unrelated(said: Said) -> float:
-    """Share of codes that frames half a rollout apart have in common; NaN for fewer than two frames."""
+def unrelated(said: Said) -> float | None:
+    """Share of codes that frames half a rollout apart have in common; None for fewer than two frames."""
     half = len(said.codes) // 2
-    return float((said.codes[:half] == said.codes[half : 2 * half]).mean()) if half else float("nan")
+    return float((said.codes[:half] == said.codes[half : 2 * half]).mean()) if half else None
 
 
 def beside(own: Said, reference: Said, along: Answers | None) -> Rollout:

@@ -43,9 +43,12 @@ def print_quality(found: Quality) -> None:
     rolled = [cell for cell in found.cells if cell.rollout is not None]
     if rolled and found.float_rollout is not None:
         console.print(_rollouts(found, rolled))
+        told = f"talker: {found.float_rollout.talker}"
+        unrelated = found.float_rollout.unrelated
+        if unrelated is not None:
+            told += f"; frames that have nothing to do with each other share {_share(unrelated)} of their codes"
         console.print(
-            f"talker: {found.float_rollout.talker}; frames that have nothing to do with each other share "
-            f"{_share(found.float_rollout.unrelated)} of their codes",
+            told,
             style="dim",
             highlight=False,
             markup=False,
@@ -157,7 +160,8 @@ def _rollouts(found: Quality, cells: list[QualityCell]) -> Table:
             cell.variant,
             *map(str, (own.frames, own.distinct, own.repeats, own.codes_used, own.non_finite)),
             "none" if cell.rollout.first_difference is None else str(cell.rollout.first_difference),
-            *((_share(along[0]), _share(along[-1])) if along else ("-", "-")),
+            _share(along[0]) if along else "-",
+            _share(along[-1]) if len(along) > 1 else "-",
         )
     return table
 

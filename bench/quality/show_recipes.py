@@ -54,7 +54,13 @@ def print_recipe(found: RecipeFound) -> None:
         for number, step in enumerate(found.steps, 1):
             what = f"{number} gave back" if step.gave_back else str(number)
             kind = step.format or "its own"
-            table.add_row(what, step.unit, kind, _cost(step.cost, unit), f"{step.damage:.3g}")
+            table.add_row(
+                what,
+                step.unit,
+                kind,
+                _cost(step.cost, unit),
+                "not finite" if step.damage is None else f"{step.damage:.3g}",
+            )
         console.print(table)
     table = Table(box=None, pad_edge=False)
     table.add_column("recipe", no_wrap=True)

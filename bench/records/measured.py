@@ -13,9 +13,12 @@ Tier = Literal["exact", "codes", "quality"]
 
 
 class Frozen(BaseModel):
-    """What all types of records have in common: they do not change, and know every field that they hold."""
+    """What all types of records have in common: they do not change, know every field, and hold no NaN or infinity.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    JSON has neither, and null in a figure's place could not be read back.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class CheckResult(Frozen):

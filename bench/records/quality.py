@@ -182,12 +182,13 @@ class FloatRollout(Frozen):
     Attributes:
         talker: which talker is in the loop.
         own: what it looks like by itself.
-        unrelated: share of codes that two frames far apart have in common: what agreement means nothing.
+        unrelated: share of codes that two frames far apart have in common: what agreement means nothing; None of fewer
+            than two frames.
     """
 
     talker: str
     own: Collapse
-    unrelated: float
+    unrelated: float | None
 
 
 class AudioDistance(Frozen):

@@ -66,14 +66,14 @@ class Step(Frozen):
         unit: a class or a matrix.
         format: what it was given; "" for the model's own.
         cost: of the whole recipe after it.
-        damage: of the whole recipe after it.
+        damage: of the whole recipe after it; None where a logit is not finite.
         gave_back: whether it made the recipe wider again, within the budget.
     """
 
     unit: str
     format: str
     cost: float
-    damage: float
+    damage: float | None
     gave_back: bool = False
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from cplab.cachedir import cache_dir, replacing, writing_to_cache
 from cplab.cpus import allowed_cpus
 from cplab.errors import EngineError
+from cplab.finite_json import finite_json
 from cplab.gate_quality import FACTOR, rms
 from cplab.jit import target_cpu
 from cplab.llama.engine import version
@@ -140,7 +141,7 @@ def choice_for(
     told = {"settings": choice.settings.as_dict(), "note": choice.note, "disturbed": choice.disturbed}
     about = told | {"facts": facts}
     with writing_to_cache(kept), replacing(kept) as temporary:
-        temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
+        temporary.write_text(finite_json(about, indent=1), encoding="utf-8")
     return choice
 
 

@@ -153,3 +153,11 @@ def test_a_rollout_that_stops_at_once_is_told(tiny, decoder):
 def test_unrelated_frames_share_what_chance_gives(reference):
     half = FRAMES // 2
     assert unrelated(reference) == (reference.codes[:half] == reference.codes[half:]).mean()
+
+
+def test_one_frame_has_nothing_to_be_unrelated_to(tiny, decoder):
+    said = rolled(decoder, tiny, 1)
+    assert unrelated(said) is None
+    found = beside(said, said, None)
+    assert found.own.frames == 1
+    assert "NaN" not in found.model_dump_json()

@@ -267,6 +267,10 @@ def test_a_budget_in_milliseconds_is_held_against_a_measured_frame(tmp_path):
     [
         ([], "one budget is wanted"),
         (["--budget-ms", "5", "--budget-mb", "5"], "one budget is wanted"),
+        (["--budget-ms", "nan"], "Invalid value for '--budget-ms'"),
+        (["--budget-mb", "inf"], "'--budget-mb': inf is no finite number"),
+        (["--budget-mb", "-1"], "Invalid value for '--budget-mb'"),
+        (["--budget-mb", "1", "--least-agreement", "nan"], "Invalid value for '--least-agreement'"),
         (["--budget-mb", "0.01"], "no recipe of q8_0, q4_0 is within"),
         (["--budget-mb", "1", "--formats", "q9"], "no weight format 'q9'"),
         (["--budget-mb", "1", "--formats", ","], "names of formats are wanted"),
@@ -275,4 +279,6 @@ def test_a_budget_in_milliseconds_is_held_against_a_measured_frame(tmp_path):
 )
 def test_what_cannot_be_done_is_one_line(asked, told, capsys):
     assert run(app, ["recipe", "--model", "synthetic:tiny", "-t", "1", "--frames", "2", *asked]) == 1
-    assert told in " ".join(capsys.readouterr().err.split())
+    told_of = capsys.readouterr().err
+    assert told in told_of
+    assert told_of.count("\n") == 1
