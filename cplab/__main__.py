@@ -310,6 +310,7 @@ def wav(
     require_writable(output)
     found = load_codes(codes)
     speech = SpeechDecoder(decoder)
+    speech.require(found, str(codes))
     audio = speech.decode(found)
     write_wav(output, audio, speech.rate_hz)
     console.print(

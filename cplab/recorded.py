@@ -49,7 +49,7 @@ def read_hidden(path: Path, width: int) -> tuple[Float32, str]:
     Raises:
         BadInputError: no such file, no numbers, another width, no frames, NaN or infinite values.
     """
-    stored = _npy(path)
+    stored = read_npy(path)
     if not np.issubdtype(stored.dtype, np.floating) or stored.ndim != 2 or stored.shape[1] != width or not len(stored):
         raise BadInputError(
             f"{path}: {stored.dtype} {list(stored.shape)}; hidden states are float32 [frames, {width}] for this model"
@@ -77,7 +77,7 @@ def read_cb0(path: Path, checkpoint: Checkpoint) -> Float32:
         BadInputError: no such file, other numbers or shapes, a code that the talker does not have.
         UnreadableModelError: the checkpoint has no such table.
     """
-    codes = _npy(path)
+    codes = read_npy(path)
     groups = checkpoint.talker.whole("num_code_groups")
     if not np.issubdtype(codes.dtype, np.integer) or codes.shape[1:] not in ((), (groups,)) or not codes.size:
         raise BadInputError(
@@ -102,7 +102,7 @@ def read_codes(path: Path, spec: Spec, talker_vocab: int) -> Int32:
     Raises:
         BadInputError: no such file, no integers, another shape, codes that are in no table.
     """
-    codes = _npy(path)
+    codes = read_npy(path)
     if not np.issubdtype(codes.dtype, np.integer) or codes.ndim != 2 or codes.shape[1] != spec.groups or not len(codes):
         raise BadInputError(f"{path}: {codes.dtype} {list(codes.shape)}; codes are integers [frames, {spec.groups}]")
     highest = np.array([talker_vocab] + [spec.vocab] * spec.passes)
@@ -152,7 +152,12 @@ def read_prompt(path: Path, width: int) -> Prompt:
     return Prompt(arrays["prefill"], arrays.get("trailing"), arrays.get("tts_pad"))
 
 
-def _npy(path: Path) -> NDArray[Any]:
+def read_npy(path: Path) -> NDArray[Any]:
+    """The one array of a .npy.
+
+    Raises:
+        BadInputError: no such file, a damaged one, or one of several arrays.
+    """
     with _loaded(path, ".npy") as stored:
         if not isinstance(stored, np.ndarray):
             stored.close()

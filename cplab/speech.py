@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cplab.cachedir import replacing
 from cplab.errors import BadInputError, UnreadableModelError
 from cplab.official_import import official_speech_tokenizer
+from cplab.recorded import read_npy
 from cplab.sources.checkpoint import stored_tensors
 from cplab.sources.config_section import Section
 from cplab.sources.safetensors_file import read_json
@@ -83,6 +84,29 @@ class SpeechDecoder:
             )
         self._module = _built(folder, section)
 
+    def require(self, codes: NDArray[Any], where: str = "") -> None:
+        """Refuse what makes no sound.
+
+        Args:
+            codes: ``[N, codebooks]`` integers, N at least 1.
+            where: they come from, for the error.
+
+        Raises:
+            BadInputError: another shape, no frame, or a code that no codebook has.
+        """
+        at = f"{where}: " if where else ""
+        if codes.ndim != 2 or codes.shape[1] != self.codebooks or not len(codes) or codes.dtype.kind not in "iu":
+            raise BadInputError(
+                f"{at}codes are {codes.dtype}{list(codes.shape)}; integers [N, {self.codebooks}] are wanted"
+            )
+        outside = np.argwhere((codes < 0) | (codes >= self.codebook_size))
+        if len(outside):
+            frame, book = (int(n) for n in outside[0])
+            raise BadInputError(
+                f"{at}frame {frame}: CB{book} is {codes[frame, book]}, which makes no sound; "
+                f"0..{self.codebook_size - 1} do"
+            )
+
     def decode(self, codes: NDArray[Any]) -> Audio:
         """``codes [N, codebooks]`` -> sound ``[N * samples_per_frame]`` f32 within -1..1.
 
@@ -91,16 +115,7 @@ class SpeechDecoder:
         """
         import torch
 
-        if codes.ndim != 2 or codes.shape[1] != self.codebooks or not len(codes) or codes.dtype.kind not in "iu":
-            raise BadInputError(
-                f"codes are {codes.dtype}{list(codes.shape)}; integers [N, {self.codebooks}] are wanted"
-            )
-        outside = np.argwhere((codes < 0) | (codes >= self.codebook_size))
-        if len(outside):
-            frame, book = (int(n) for n in outside[0])
-            raise BadInputError(
-                f"frame {frame}: CB{book} is {codes[frame, book]}, which makes no sound; 0..{self.codebook_size - 1} do"
-            )
+        self.require(codes)
         with torch.inference_mode():
             given = torch.from_numpy(codes.astype(np.int64))[None].transpose(1, 2)
             heard: Audio = self._module.chunked_decode(given)[0, 0].numpy()
@@ -108,18 +123,17 @@ class SpeechDecoder:
 
 
 def load_codes(path: Path) -> NDArray[Any]:
-    """The array of an ``.npy`` file; `SpeechDecoder.decode` judges its shape.
+    """Frames of codes ``[N, codebooks]`` out of an ``.npy`` file; `SpeechDecoder.require` knows how many are wanted.
 
     Raises:
-        BadInputError: it is none.
+        BadInputError: naming the file: it is damaged or missing, or holds no integers, no frames, or a negative one.
     """
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInputError(f"{path}: no readable .npy file: {error}") from error
-    if not isinstance(found, np.ndarray):
-        raise BadInputError(f"{path}: several arrays; an .npy file of codes [N, 16] is wanted")
-    return found
+    codes = read_npy(path)
+    if codes.ndim != 2 or codes.dtype.kind not in "iu" or not codes.size:
+        raise BadInputError(f"{path}: codes are {codes.dtype}{list(codes.shape)}; integers [N, 16] are wanted")
+    if codes.min() < 0:
+        raise BadInputError(f"{path}: a code is {codes.min()}, which makes no sound")
+    return codes
 
 
 def write_wav(path: Path, audio: Audio, rate_hz: int) -> None:
