@@ -177,6 +177,8 @@ def _show(outcome: Outcome) -> int:
     print_cells(outcome.summary)
     if outcome.streams is not None:
         print_streams(outcome.streams)
+    if outcome.note:
+        console.print(outcome.note, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if outcome.folder is not None:
         console.print(f"\nreport: {outcome.folder / 'report.html'}", highlight=False, soft_wrap=True)
     return code_of(outcome.summary, outcome.streams)

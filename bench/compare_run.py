@@ -17,9 +17,9 @@ from bench.compared import Compared, ComparedCell
 from bench.cpu_topology import topology
 from bench.errors import ComparisonError
 from bench.options import Contender, Options, Pair
-from bench.records import CellSummary, Summary
+from bench.records import CellSummary
 from bench.sources import OWN_TREE, source_digest
-from bench.sweep import sweep
+from bench.sweep import Outcome, sweep
 from bench.worktree import worktree
 from cplab.cpus import affinity, allowed_cpus
 from cplab.sysfiles import ROOT
@@ -65,7 +65,7 @@ def compare_contenders(
         pair = Pair(Cell(contenders[0].name, count), Cell(contenders[1].name, count), least_change)
         options = make_options(contenders, threads=[count], pair=pair, least_rounds=LEAST_ROUNDS)
         outcome = sweep(options)
-    return _compared(outcome.summary, pair, contenders, outcome.folder)
+    return _compared(outcome, pair, contenders)
 
 
 def home_threads() -> int:
@@ -88,7 +88,8 @@ def _contender(name: str, files: list[Path] | None, trees: ExitStack) -> Contend
     return Contender(f"{of}@{revision}", variant, tree, commit, source_digest(there, tree))
 
 
-def _compared(summary: Summary, pair: Pair, contenders: list[Contender], folder: Path | None) -> Compared:
+def _compared(outcome: Outcome, pair: Pair, contenders: list[Contender]) -> Compared:
+    summary = outcome.summary
     cells = {Cell(cell.variant, cell.threads): cell for cell in summary.cells}
     a, b = cells.get(pair.a), cells.get(pair.b)
     rows = []
@@ -104,9 +105,10 @@ def _compared(summary: Summary, pair: Pair, contenders: list[Contender], folder:
     notes += [f"{one.name}: commit {one.revision}" for one in contenders if one.revision]
     wrong = [f"{one}: {cell.gate}: {cell.reason or cell.gate_detail}" for one, cell in cells.items() if _is_wrong(cell)]
     notes += [f"{one}: skipped: {cell.reason}" for one, cell in cells.items() if cell.gate == "skip"]
+    notes += [outcome.note] if outcome.note else []
     return Compared(
         a=str(pair.a), b=str(pair.b), unit="ms a frame", cells=rows, notes=notes, wrong=wrong,
-        interrupted=summary.run.interrupted, folder=folder,
+        interrupted=summary.run.interrupted, folder=outcome.folder,
     )  # fmt: skip
 
 

@@ -34,6 +34,10 @@ class SweepProgress:
         """A cell is being gated."""
         self._bar.update(self._task, description=f"gate: {cell}")
 
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def roofline(self, what: str) -> None:
         """The machine's roofline is being measured."""
         self._bar.update(self._task, description=f"roofline: {what}")

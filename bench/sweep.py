@@ -17,7 +17,8 @@ from pathlib import Path
 
 import reports
 from bench.budget import Budget
-from bench.cells import Cell, Chosen, leading_cell, quick_ms
+from bench.budget_note import AGAIN, BEFORE, GATES, PROFILE, ROOFLINE, ROUNDS, SETUP, SOAK, TALKER, Spent, forecast
+from bench.cells import LEAST_FRAMES, Cell, Chosen, leading_cell, quick_ms, worker_seconds
 from bench.options import Options
 from bench.plan_summary import summary_of
 from bench.profile_record import digest
@@ -44,11 +45,15 @@ PROFILE_FRAMES = 20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished sweep: its summary, its folder where one was written, and its streams where it measured any."""
+    """A finished sweep: its summary, its folder where one was written, and its streams where it measured any.
+
+    ``note`` says by how much its time budget was exceeded, and what by; "" where it was not.
+    """
 
     summary: Summary
     folder: Path | None
     streams: Streams | None = None
+    note: str = ""
 
 
 def sweep(options: Options) -> Outcome:
@@ -74,6 +79,7 @@ class _Sweep:
         options = start.options
         limit = None if options.everything else options.budget_s
         self.budget = Budget(limit, options.rounds, options.frames, options.least_rounds)
+        self.spent = Spent({SETUP: start.setup_s, BEFORE: start.spent_s})
         self.adaptive = options.rounds is None and limit is not None
         self.workers = Workers(options, start.prepared)
         self.twins: dict[Cell, Cell] = {}
@@ -85,17 +91,25 @@ class _Sweep:
 
     def run(self) -> Outcome:
         try:
-            self.talker.choose(self.start.records, self._keep)
+            with self.spent.on(TALKER):
+                self.talker.choose(self.start.records, self._keep)
             self.budget.begin(self.start.spent_s)
             with SweepProgress() as progress, self._interruptible():
-                chosen = self._choose(progress)
-                self.roofline.measure((cell.threads for cell in chosen.passing()), progress.roofline)
-                self._rounds(chosen, progress)
-                self._again_where_above_the_roof(chosen, progress)
+                with self.spent.on(GATES):
+                    chosen = self._choose(progress)
+                self._forecast(chosen, progress)
+                with self.spent.on(ROOFLINE):
+                    self.roofline.measure((cell.threads for cell in chosen.passing()), progress.roofline)
+                with self.spent.on(ROUNDS):
+                    self._rounds(chosen, progress)
+                with self.spent.on(AGAIN):
+                    self._again_where_above_the_roof(chosen, progress)
                 if self.options.profile:
-                    self._profile(progress)
+                    with self.spent.on(PROFILE):
+                        self._profile(progress)
                 if self.options.soak_s:
-                    self._soak(chosen, progress)
+                    with self.spent.on(SOAK):
+                        self._soak(chosen, progress)
         except BaseException:
             if self.folder is not None and all(record.phase == "talker_trial" for record in self.records):
                 self.folder.discard()
@@ -103,7 +117,8 @@ class _Sweep:
         summary = self._summary()
         streams = streams_of(self.streams.records, self.records, summary)
         folder = self._write(self.folder, summary, streams) if self.folder is not None else None
-        return Outcome(summary, folder, streams)
+        note = "" if self.interrupted else self.spent.note(self.budget.seconds, self.budget.wanted_rounds)
+        return Outcome(summary, folder, streams, note)
 
     def _choose(self, progress: SweepProgress) -> Chosen:
         """Gate the cells; those that a killed run had gated already are taken as they are."""
@@ -142,6 +157,17 @@ class _Sweep:
         """Seconds for gates and rounds of single frames."""
         rounds = self.budget.wanted_rounds
         return self.budget.remaining_s() - self.talker.need_s(rounds) - self.streams.need_s(self.records, rounds)
+
+    def _forecast(self, chosen: Chosen, progress: SweepProgress) -> None:
+        """Say so where the least rounds alone are more than the time allows."""
+        rounds, cells = self.budget.wanted_rounds, [*chosen.passing(), *self.twins]
+        frames = self.options.frames or LEAST_FRAMES
+        each_s = sum(worker_seconds(self._quick_ms(cell, chosen), frames) for cell in cells)
+        others_s = self.talker.need_s(rounds) + self.streams.need_s(self.records, rounds)
+        needed_s, count = rounds * each_s + others_s, len(cells) + len(self.talker.cells) + len(self.streams.cells)
+        told = forecast(self.budget.seconds, self.budget.elapsed_s(), needed_s, count, rounds)
+        if told:
+            progress.say(told)
 
     def _rounds(self, chosen: Chosen, progress: SweepProgress) -> None:
         measured = {(Cell(r.variant, r.threads), r.round) for r in self.records if r.phase in ("timed", "talker")}

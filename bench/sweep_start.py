@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ class Start:
         records: what a run that was killed had measured.
         streams: the same, of several frames at once.
         spent_s: seconds of the budget that it had used.
+        setup_s: seconds that the model, its golden and the kernels took, which are not of the budget.
     """
 
     options: Options
@@ -40,6 +42,7 @@ class Start:
     records: list[CellRecord] = field(default_factory=list)
     streams: list[StreamRecord] = field(default_factory=list)
     spent_s: float = 0.0
+    setup_s: float = 0.0
 
 
 def begin(options: Options) -> Start:
@@ -48,7 +51,7 @@ def begin(options: Options) -> Start:
     Raises:
         cplab.errors.CplabError: the model, its golden or the output folder cannot be had; nothing is left behind.
     """
-    started = datetime.now(UTC)
+    started, began = datetime.now(UTC), time.monotonic()
     facts = machine.facts(Path.cwd())
     commit, dirty = machine.git_state(Path.cwd())
     folder = None
@@ -64,7 +67,7 @@ def begin(options: Options) -> Start:
         if folder is not None:
             folder.discard()
         raise
-    return Start(options, plan, facts, prepared, folder)
+    return Start(options, plan, facts, prepared, folder, setup_s=time.monotonic() - began)
 
 
 def _plan(options: Options, prepared: dict[str, Any], started: datetime, commit: str, dirty: bool) -> Plan:
