@@ -14,7 +14,7 @@ _COLOURS = {"pass": "green", "fail": "red", "crash": "red", "skip": "yellow"}
 
 
 def print_quality(found: Quality) -> None:
-    """Every table, the warning first."""
+    """Every table, the warning first; `print_outcome` has told already which variants passed."""
     if found.warning:
         console.print(found.warning, style="yellow", markup=False, highlight=False, soft_wrap=True)
     facts = found.facts
@@ -53,8 +53,6 @@ def print_quality(found: Quality) -> None:
             highlight=False,
             markup=False,
         )
-    for cell in found.cells:
-        print_outcome(cell)
     if found.below_floor:
         console.print(found.below_floor, style="yellow", highlight=False, markup=False, soft_wrap=True)
 

@@ -90,6 +90,8 @@ def test_an_engine_that_dies_costs_its_own_figures_only(tmp_path):
     assert "pip install" in cells["unavailable"].reason
     assert "a bug of its author" in cells["raises"].reason
     assert cells["wrong"].gate.status == "fail"
+    outcomes = [line.split(":")[0].split() for line in result.stdout.splitlines() if " x 1: " in line]
+    assert outcomes == [[cell.status, name, "x", "1"] for name, cell in cells.items()], "each once, as it was measured"
 
 
 @pytest.mark.slow
