@@ -23,7 +23,7 @@ from bench.sweep import Outcome, sweep
 from bench.worktree import worktree
 from cplab.cpus import affinity, allowed_cpus
 from cplab.sysfiles import ROOT
-from reports.wording import percent, plural, times
+from reports.wording import difference, plural, times
 
 #: With 12 rounds of 1.5 % noise a change of 5 % is found; frames are fewer where time is short, not rounds.
 LEAST_ROUNDS = 12
@@ -99,7 +99,7 @@ def _compared(outcome: Outcome, pair: Pair, contenders: list[Contender]) -> Comp
     notes = [f"model: {summary.model.name}; {plural(summary.run.rounds, 'round')}; command: {summary.run.command}"]
     if summary.repeatability is not None:
         aa = summary.repeatability
-        notes.append(f"A/A: {aa.variant} beside itself, {times(aa.ratio)}: up to {percent(aa.noise)} is noise here")
+        notes.append(f"A/A: {aa.variant} beside itself, {times(aa.ratio)}: up to {difference(aa.noise)} is noise here")
     if contenders[0].source_digest == contenders[1].source_digest:
         notes.append("A and B are made of the same sources")
     notes += [f"{one.name}: commit {one.revision}" for one in contenders if one.revision]

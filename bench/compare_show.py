@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -11,11 +12,11 @@ from bench.compared import SLOWER, UNDECIDED, Compared, ComparedCell
 from bench.comparison import in_words
 from bench.records import Interval, Ratio
 from cplab.cachedir import replacing
-from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, print_whole
 from cplab.errors import CplabError
-from reports.wording import NOTHING, milliseconds, percent, significant, times
+from reports.wording import NOTHING, difference, milliseconds, significant, times
 
-_TABLE_WIDTH = 160
+_UNBOUNDED = 100_000
 _HEADINGS = ("cell", "A", "B", "B / A [95 %]", "p", "rounds", "B is")
 
 
@@ -50,19 +51,40 @@ def exit_code(found: Compared) -> int:
 def print_comparison(found: Compared) -> None:
     """The table, and below it what a reader must know."""
     if found.cells:
-        table = Table(box=None, pad_edge=False)
-        for heading in _HEADINGS:
-            table.add_column(heading, no_wrap=True)
-        for cell in found.cells:
-            table.add_row(*_entries(cell))
-        # A verdict cut off is worse than a long line.
-        console.print(table, width=max(console.width, _TABLE_WIDTH), crop=False, soft_wrap=True)
+        for shown in _tables(found.cells, console.width if console.is_terminal else None):
+            print_whole(shown, console)
     for line in _below(found):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if found.folder is not None:
         console.print(f"records: {found.folder}", highlight=False, markup=False, soft_wrap=True)
     console.print()
     console.print(headline(found), highlight=False, markup=False, soft_wrap=True)
+
+
+def _tables(cells: Sequence[ComparedCell], width: int | None) -> list[Table]:
+    """A line a cell; a block of lines for each where that is wider than a terminal, as no word is to be cut.
+
+    Args:
+        cells: what was compared.
+        width: of the terminal; None for no limit.
+    """
+    lines = Table(box=None, pad_edge=False)
+    for heading in _HEADINGS:
+        lines.add_column(heading, no_wrap=True)
+    for cell in cells:
+        lines.add_row(*_entries(cell))
+    if width is None or console.measure(lines, options=console.options.update(max_width=_UNBOUNDED)).maximum <= width:
+        return [lines]
+    blocks = []
+    for cell in cells:
+        block = Table(box=None, pad_edge=False, show_header=False)
+        block.add_column(no_wrap=True)
+        block.add_column(overflow="fold")
+        for heading, entry in zip(_HEADINGS, _entries(cell), strict=True):
+            block.add_row(heading, entry)
+        block.add_row("", "")
+        blocks.append(block)
+    return blocks
 
 
 def write_markdown(found: Compared, path: Path) -> None:
@@ -98,8 +120,13 @@ def _below(found: Compared) -> list[str]:
     lines = [f"A: {found.a}; B: {found.b}; figures: {found.unit}"]
     limits = sorted({cell.found.limit for cell in found.cells if cell.found})
     if limits:
-        told = " to ".join(percent(limit) for limit in dict.fromkeys((limits[0], limits[-1])))
+        told = " to ".join(difference(limit) for limit in dict.fromkeys((limits[0], limits[-1])))
         lines.append(f"a change counts beyond {told}, where its interval excludes 1 and p is at most 0.05")
+    if any(cell.found.too_noisy for cell in found.cells if cell.found):
+        lines.append(
+            "this machine is too noisy to tell: one cell differs from itself by half or more here (A/A); python -m "
+            "bench doctor says what disturbs it, and more rounds (--time-budget, --rounds) narrow it"
+        )
     notes = dict.fromkeys(cell.found.note for cell in found.cells if cell.found and cell.found.note)
     return [*lines, *found.notes, *notes, *found.wrong]
 

@@ -4,7 +4,8 @@ The unit is the round. Within one run the two cells are compared round by round,
 slowed a whole round down cancels. Four things must agree before a cell is called faster or slower: there are at least 6
 rounds; the 95 % bootstrap interval of the median ratio excludes 1; a sign-flip permutation test of the signed ranks
 says p <= 0.05; and the change is beyond 2 % and beyond the noise that the same run showed for one cell measured as two
-(A/A). "same" is a finding too: the whole interval lies within that limit. All else is undecided.
+(A/A). "same" is a finding too: the whole interval lies within that limit. All else is undecided, and so is everything
+that lies within a noise of `TOO_NOISY` or more: "same" to that would say nothing.
 
 What that finds is measured on made data, 500 runs of each kind, by `tests/bench/test_comparison_power.py`. With 12
 rounds of 1.5 % noise a change of 5 % is found practically always and one of 3 % about nine times in ten; with 6 rounds
@@ -28,6 +29,8 @@ FEWEST_TO_JUDGE = 6
 #: A change below this share is none worth telling, however sure.
 LEAST_CHANGE = 0.02
 MOST_P = 0.05
+#: A/A noise, as a share, within which nothing worth telling could be seen.
+TOO_NOISY = 0.5
 #: Up to 10 rounds every way to flip signs is tried, beyond it as many by chance.
 FLIPS = 1999
 #: More rounds than this are not worth promising.
@@ -58,7 +61,7 @@ def compare(
     """
     if not len(logs):
         raise ValueError(f"{a} and {b} have no round in common")
-    return _judged(a, b, ratio_of_logs(logs), _sign_flip_p(logs), len(logs), limit_of(least_change, noise))
+    return _judged(a, b, ratio_of_logs(logs), _sign_flip_p(logs), len(logs), least_change, noise)
 
 
 def compare_apart(
@@ -92,7 +95,7 @@ def compare_apart(
     low, high = _interval_apart(logs_a, logs_b)
     ratio = Ratio(ratio=math.exp(difference), lo=math.exp(low), hi=math.exp(high))
     p = float(scipy_stats.mannwhitneyu(logs_a, logs_b).pvalue) if fewest > 1 else None
-    return _judged(a, b, ratio, p, fewest, limit_of(least_change, noise), note)
+    return _judged(a, b, ratio, p, fewest, least_change, noise, note)
 
 
 def noise_of(ratio: Ratio) -> float:
@@ -108,6 +111,8 @@ def limit_of(least_change: float, noise: float | None) -> float:
 def in_words(found: Comparison) -> str:
     """The verdict with its reason: ``slower by 4.9 %``, ``undecided, about 7 more rounds``."""
     change = abs(found.ratio.ratio - 1)
+    if found.too_noisy:
+        return "undecided: this machine is too noisy to tell"
     if found.verdict in ("faster", "slower"):
         return f"{found.verdict} by {change:.1%}".replace("%", " %")
     if found.verdict == "same":
@@ -117,11 +122,25 @@ def in_words(found: Comparison) -> str:
     return f"undecided, about {found.more_rounds} more round{'s' if found.more_rounds > 1 else ''}"
 
 
-def _judged(a: str, b: str, ratio: Ratio, p: float | None, rounds: int, limit: float, note: str = "") -> Comparison:
+def _judged(
+    a: str, b: str, ratio: Ratio, p: float | None, rounds: int, least_change: float, noise: float | None, note: str = ""
+) -> Comparison:
+    limit = limit_of(least_change, noise)
     verdict = _verdict(ratio, p, rounds, limit)
-    more = _more_rounds(ratio, rounds, limit) if verdict == "undecided" else None
+    too_noisy = noise is not None and noise >= max(TOO_NOISY, least_change) and verdict in ("same", "undecided")
+    verdict = "undecided" if too_noisy else verdict
+    more = _more_rounds(ratio, rounds, limit) if verdict == "undecided" and not too_noisy else None
     return Comparison(
-        a=a, b=b, verdict=verdict, ratio=ratio, p=p, rounds=rounds, limit=limit, more_rounds=more, note=note
+        a=a,
+        b=b,
+        verdict=verdict,
+        ratio=ratio,
+        p=p,
+        rounds=rounds,
+        limit=limit,
+        more_rounds=more,
+        note=note,
+        too_noisy=too_noisy,
     )
 
 

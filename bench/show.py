@@ -9,7 +9,7 @@ import reports
 from bench.records import CellSummary, Summary
 from cplab.commandline import console
 from reports.talker_and_cp import talker_lines
-from reports.wording import milliseconds, percent, plural, significant, times
+from reports.wording import difference, milliseconds, plural, significant, times
 
 
 def print_cells(summary: Summary) -> None:
@@ -78,7 +78,9 @@ def print_noise(summary: Summary) -> None:
     aa, soak = summary.repeatability, summary.soak
     if aa is not None:
         line = f"A/A: {aa.variant} x {aa.threads} beside itself, {times(aa.ratio)} over {plural(aa.rounds, 'round')}"
-        console.print(f"{line}; a change below {percent(aa.noise)} is noise in this run", highlight=False, markup=False)
+        console.print(
+            f"{line}; a change below {difference(aa.noise)} is noise in this run", highlight=False, markup=False
+        )
     if soak is not None:
         change = soak.end_ms / soak.start_ms - 1
         line = (

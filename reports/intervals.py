@@ -16,7 +16,7 @@ from reports.interval_marks import interval_mark, plain_log_ticks
 from reports.svg import FAINT, INK, MUTED, drawing, inline, new_axes
 from reports.tables import in_order
 from reports.verdict import describe, fastest
-from reports.wording import bounds, one_line, percent, plural, significant, times
+from reports.wording import bounds, difference, one_line, plural, significant, times
 
 MOST_CELLS = 60
 """Cells drawn, the fastest ones; the table has all of them."""
@@ -45,7 +45,7 @@ def noise_sentence(summary: Summary) -> str:
     return (
         f"A/A: {one_line(found.variant, 80)} on {plural(found.threads, 'thread')}, measured as if it were two cells, "
         f"came out at {times(found.ratio)} of itself over {plural(found.rounds, 'round')}: "
-        f"differences of up to {percent(found.noise)} are this run's noise."
+        f"differences of up to {difference(found.noise)} are this run's noise."
     )
 
 

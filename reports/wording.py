@@ -57,6 +57,11 @@ def percent(share: float | None) -> str:
     return f"{text} %"
 
 
+def difference(share: float) -> str:
+    """How far times differ, as a percentage below 100 %, and as a factor from there on: ``a factor of 16.9``."""
+    return percent(share) if share < 1 else f"a factor of {significant(1 + share)}"
+
+
 def plural(count: int, noun: str) -> str:
     """``1 thread``, ``2 threads``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -44,6 +44,7 @@ class Comparison(Frozen):
         limit: the change, as a share, that must be exceeded.
         more_rounds: about how many more would decide, where undecided and where that is a number worth telling.
         note: how the two were compared, where not round by round within one run.
+        too_noisy: it is undecided since one cell differs from itself by so much (A/A) that nothing can be told.
     """
 
     a: str
@@ -55,6 +56,7 @@ class Comparison(Frozen):
     limit: float
     more_rounds: int | None = None
     note: str = ""
+    too_noisy: bool = False
 
 
 class Repeatability(Frozen):

@@ -105,3 +105,20 @@ def test_runs_apart_are_resampled_apart():
     assert found.ratio.lo <= 1.06 <= found.ratio.hi
     assert compare_apart("a", "b", a, a + 0.001).verdict == "same"
     assert compare_apart("a", "b", a[:5], b).verdict == "undecided"
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.1])
+def test_within_noise_that_hides_everything_nothing_is_same(shift):
+    """Three times as long, where one cell is up to 16.9 times itself, is as little told apart as equal times."""
+    logs = np.random.default_rng(3).normal(shift, 0.01, 12)
+    found = compare("a", "b", logs, noise=15.9)
+    assert (found.verdict, found.too_noisy, found.more_rounds) == ("undecided", True, None)
+    assert in_words(found) == "undecided: this machine is too noisy to tell"
+    assert compare("a", "b", np.random.default_rng(3).normal(0, 0.01, 12), noise=0.03).verdict == "same"
+
+
+def test_what_is_beyond_great_noise_is_told_and_a_wide_threshold_is_the_users():
+    logs = np.random.default_rng(3).normal(1.1, 0.01, 12)
+    assert compare("a", "b", logs, noise=0.6).verdict == "slower"
+    equal = compare("a", "b", logs - 1.1, least_change=0.8, noise=0.6)
+    assert (equal.verdict, equal.too_noisy) == ("same", False)
