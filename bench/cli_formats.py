@@ -71,3 +71,16 @@ def print_formats(found: FormatTable) -> None:
     console.print(table)
     for name, reason in found.left_out.items():
         console.print(f"{name}: {reason}", highlight=False, markup=False, soft_wrap=True)
+    for line in kernel_words(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def kernel_words(found: FormatTable) -> list[str]:
+    """Which formats of files have a kernel here and whose, and which are only read; nothing of records without that."""
+    told = []
+    if found.kernels:
+        run = "; ".join(f"{name}: {', '.join(names)}" for name, names in found.kernels.items())
+        told.append(f"with a kernel of their own here (kv_stored runs any mix of them): {run}")
+    if found.only_read:
+        told.append(f"only read from files, and expanded to float32: {', '.join(found.only_read)}")
+    return told

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.quality.block_formats import NAMES, bits_per_weight, through, unable
+from bench.quality.kernels import kernels, only_read
 from bench.quality.teacher_forced import measure
 from bench.quality.truth import Truth
 from bench.records.format_table import FormatRow, FormatTable
@@ -63,7 +64,13 @@ def format_table(
         say(name)
         rows.append(_row(name, bits_per_weight(held), model, _Through(model, name, energies), truth))
     return FormatTable(
-        warning=warning, model=about, frames=len(truth), rows=[_placed(row, rows) for row in rows], left_out=left_out
+        warning=warning,
+        model=about,
+        frames=len(truth),
+        rows=[_placed(row, rows) for row in rows],
+        left_out=left_out,
+        kernels=kernels(),
+        only_read=only_read(),
     )
 
 

@@ -44,6 +44,9 @@ class FormatTable(Frozen):
         frames: whose codes are pinned.
         rows: the model's own weights, whose activations alone are rounded, then formats, widest first.
         left_out: formats that were not tried, with the reason.
+        kernels: formats of files that matrices are run in as they lie, with the variants that do; none in older
+            records.
+        only_read: formats of files that are decoded to float32 when read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -54,3 +57,5 @@ class FormatTable(Frozen):
     frames: int
     rows: list[FormatRow]
     left_out: dict[str, str]
+    kernels: dict[str, list[str]] = Field(default_factory=dict)
+    only_read: list[str] = Field(default_factory=list)

@@ -351,6 +351,11 @@ def _check_types(survey: Survey) -> None:
         )
 
 
+def expanded(kind: Any) -> bool:
+    """Whether matrices of a type are read, and decoded to float32 since nothing here runs on them as they lie."""
+    return kind not in AS_STORED and _dequantisable(kind)
+
+
 def _dequantisable(kind: Any) -> bool:
     try:
         gguf.quants.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "cplab"))
 from small_models import small_model
 
 from bench.cli import app
+from bench.cli_formats import kernel_words
 from bench.quality import block_formats
 from bench.quality.block_formats import NAMES, bits_per_weight, through, unable
 from bench.quality.float_law import FloatLaw
@@ -30,6 +31,7 @@ from cplab.golden import find_golden
 from cplab.golden_making import make_golden
 from cplab.input_energy import input_energies
 from cplab.naive import Naive
+from cplab.variant import get_variant
 
 ABOUT = ModelFacts(name="tiny", spec={}, digest="", synthetic=True)
 BY_GGML = [name for name in NAMES if name not in FORMATS]
@@ -147,3 +149,33 @@ def test_the_command_prints_the_table_and_writes_it(tmp_path, capsys):
     assert all(f"{row.lost.kl.value:.3g}" in told for row in found.rows)
     assert "q6_k: rows of 64 weights" in told
     assert found.warning in " ".join(told.split())
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_has_a_kernel_names_variants_that_hold_that_format(table):
+    assert list(table.kernels) == [name for name, kind in FORMATS.items() if kind.in_files]
+    for name, by in table.kernels.items():
+        assert by, "each format of the lab's has a variant"
+        assert {get_variant(one).format for one in by} == {name}
+    assert "kv_q6_k" in table.kernels["q6_k"]
+    assert "bf12" not in table.kernels
+
+
+def test_what_is_only_read_is_what_reading_expands(table):
+    assert set(BY_GGML) <= set(table.only_read)
+    assert not set(table.only_read) & set(table.kernels)
+    for name in table.only_read:
+        kind = gguf.GGMLQuantizationType[name.upper()]
+        block, nbytes = gguf.GGML_QUANT_SIZES[kind]
+        assert gguf.quants.dequantize(np.zeros((1, nbytes), np.uint8), kind).shape == (1, block)
+
+
+def test_both_are_told_and_older_records_tell_neither(table):
+    run_here, read_only = kernel_words(table)
+    assert "q6_k: kv_q6_k" in run_here
+    assert "q4_k" not in run_here
+    assert "q4_k" in read_only
+    older = table.model_dump(by_alias=True, exclude={"kernels", "only_read"})
+    assert kernel_words(FormatTable.model_validate(older)) == []
