@@ -69,14 +69,16 @@ def test_what_a_sweep_writes_can_be_read(odd_sweep):
     assert {path.name for path in folder.iterdir()} == names
     records = read_records(folder / "records.jsonl")
     timed = [record for record in records if record.phase == "timed"]
-    assert [record.round for record in timed] == [0, 1]
     assert all(len(record.samples_ns) == 3 for record in timed)
+    values = 3 * len(timed)
+    timed = [record for record in timed if not record.facts.get("again_for")]  # a disturbed machine makes some again
+    assert [record.round for record in timed] == [0, 1]
     # Every timed call of a round has a golden frame of its own, and the next round takes others.
     frames = [index for record in timed for index in record.frame_ids]
     assert len(set(frames)) == 6
     suite = pyperf.BenchmarkSuite.load(str(folder / "pyperf.json"))
     assert suite.get_benchmark_names() == ["good[threads=1,model=synthetic:tiny]"]
-    assert suite.get_benchmarks()[0].get_nvalue() == 6
+    assert suite.get_benchmarks()[0].get_nvalue() == values
     again = bench("report", str(folder), "--markdown", str(folder / "again.md"), cwd=folder)
     assert again.returncode == 0
     assert (folder / "again.md").read_text() == (folder / "report.md").read_text()
