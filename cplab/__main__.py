@@ -310,8 +310,7 @@ def wav(
     require_writable(output)
     found = load_codes(codes)
     speech = SpeechDecoder(decoder)
-    speech.require(found, str(codes))
-    audio = speech.decode(found)
+    audio = speech.decode(found, str(codes))
     write_wav(output, audio, speech.rate_hz)
     console.print(
         f"{output}: {len(audio) / speech.rate_hz:.2f} s at {speech.rate_hz} Hz, {len(found)} frames, "

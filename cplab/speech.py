@@ -84,17 +84,25 @@ class SpeechDecoder:
             )
         self._module = _built(folder, section)
 
-    def require(self, codes: NDArray[Any], where: str = "") -> None:
-        """Refuse what makes no sound.
+    def decode(self, codes: NDArray[Any], where: str = "") -> Audio:
+        """``codes [N, codebooks]`` -> sound ``[N * samples_per_frame]`` f32 within -1..1.
 
         Args:
-            codes: ``[N, codebooks]`` integers, N at least 1.
-            where: they come from, for the error.
+            codes: integers, N at least 1.
+            where: they come from, for an error.
 
         Raises:
             BadInputError: another shape, no frame, or a code that no codebook has.
         """
-        at = f"{where}: " if where else ""
+        import torch
+
+        self._require(codes, f"{where}: " if where else "")
+        with torch.inference_mode():
+            given = torch.from_numpy(codes.astype(np.int64))[None].transpose(1, 2)
+            heard: Audio = self._module.chunked_decode(given)[0, 0].numpy()
+        return heard
+
+    def _require(self, codes: NDArray[Any], at: str) -> None:
         if codes.ndim != 2 or codes.shape[1] != self.codebooks or not len(codes) or codes.dtype.kind not in "iu":
             raise BadInputError(
                 f"{at}codes are {codes.dtype}{list(codes.shape)}; integers [N, {self.codebooks}] are wanted"
@@ -107,23 +115,9 @@ class SpeechDecoder:
                 f"0..{self.codebook_size - 1} do"
             )
 
-    def decode(self, codes: NDArray[Any]) -> Audio:
-        """``codes [N, codebooks]`` -> sound ``[N * samples_per_frame]`` f32 within -1..1.
-
-        Raises:
-            BadInputError: another shape, no frame, or a code that no codebook has.
-        """
-        import torch
-
-        self.require(codes)
-        with torch.inference_mode():
-            given = torch.from_numpy(codes.astype(np.int64))[None].transpose(1, 2)
-            heard: Audio = self._module.chunked_decode(given)[0, 0].numpy()
-        return heard
-
 
 def load_codes(path: Path) -> NDArray[Any]:
-    """Frames of codes ``[N, codebooks]`` out of an ``.npy`` file; `SpeechDecoder.require` knows how many are wanted.
+    """Frames of codes ``[N, codebooks]`` out of an ``.npy`` file; `SpeechDecoder.decode` knows how many are wanted.
 
     Raises:
         BadInputError: naming the file: it is damaged or missing, or holds no integers, no frames, or a negative one.
