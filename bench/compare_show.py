@@ -12,11 +12,10 @@ from bench.compared import SLOWER, UNDECIDED, Compared, ComparedCell
 from bench.comparison import in_words
 from bench.records import Interval, Ratio
 from cplab.cachedir import replacing
-from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, print_whole
+from cplab.commandline import GATE_FAILED, GOOD, WRONG_USE, console, print_whole, whole_width
 from cplab.errors import CplabError
 from reports.wording import NOTHING, difference, milliseconds, significant, times
 
-_UNBOUNDED = 100_000
 _HEADINGS = ("cell", "A", "B", "B / A [95 %]", "p", "rounds", "B is")
 
 
@@ -73,7 +72,7 @@ def _tables(cells: Sequence[ComparedCell], width: int | None) -> list[Table]:
         lines.add_column(heading, no_wrap=True)
     for cell in cells:
         lines.add_row(*_entries(cell))
-    if width is None or console.measure(lines, options=console.options.update(max_width=_UNBOUNDED)).maximum <= width:
+    if width is None or whole_width(lines, console) <= width:
         return [lines]
     blocks = []
     for cell in cells:

@@ -88,8 +88,13 @@ def print_whole(everything: RenderableType, screen: Console) -> None:
     if screen.is_terminal:
         screen.print(everything)
         return
-    width = Console(file=screen.file, width=_UNBOUNDED, color_system=None).measure(everything).maximum
+    width = whole_width(everything, screen)
     Console(file=screen.file, width=width + 1, color_system=None, highlight=False).print(everything)
+
+
+def whole_width(everything: RenderableType, screen: Console) -> int:
+    """Characters that tables are wide where nothing is folded."""
+    return Console(file=screen.file, width=_UNBOUNDED, color_system=None).measure(everything).maximum
 
 
 def size_pool(threads: int) -> None:
