@@ -51,7 +51,7 @@ class Fit:
     @property
     def kept(self) -> list[int]:
         """Which column of ``held`` each depth keeps: the largest, of equal ones the first, so no vector for nothing."""
-        return [int(column) for column in np.argmax(self.held, axis=1)]
+        return [_kept(shares) for shares in self.held]
 
     def kept_words(self, depth: int) -> str:
         """What a depth (from 0 on) keeps, and why."""
@@ -85,19 +85,19 @@ def fit(model: Model, golden: Golden, tick: Callable[[], None] = lambda: None) -
     heads = [model.f32(f"lm_head.{g}.weight") for g in range(spec.passes)]
     cut = max(1, round(len(golden) * _HELD_OUT))
     offsets, held = np.zeros((depths, spec.hidden), np.float32), np.zeros((depths, len(CANDIDATES)))
-    vectors: list[list[Array]] = []
     for depth in range(depths):
         task = _Task(states, golden.codes, heads, depth)
         learnt, judged = slice(0, len(golden) - cut), slice(len(golden) - cut, None)
         candidates = [np.zeros(spec.hidden, np.float32), task.mean_difference(learnt)]
         candidates.append(task.descended(min(candidates, key=lambda o: task.loss(o, learnt)[0]), learnt))
         held[depth] = [task.held(offset, judged) for offset in candidates]
-        vectors.append(candidates)
+        offsets[depth] = candidates[_kept(held[depth])]
         tick()
-    fitted = Fit(offsets, held, (len(golden) - cut, cut))
-    for depth, column in enumerate(fitted.kept):
-        offsets[depth] = vectors[depth][column]
-    return fitted
+    return Fit(offsets, held, (len(golden) - cut, cut))
+
+
+def _kept(held: NDArray[np.float64]) -> int:
+    return int(np.argmax(held))
 
 
 @dataclass(frozen=True, slots=True)
