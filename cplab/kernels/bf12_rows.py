@@ -10,16 +10,18 @@ the step that ends a run words are mended in registers before they are multiplie
 One token, and too few registers, or exceptions in most steps, where no CPU foresees the end of a run and mending takes
 as long as decoding: rows are decoded whole into a buffer in first-level cache, exceptions are stored over them, and
 products read the buffer; while some rows are multiplied the next ones are decoded in the same loop (`_emit_both`), so
-that memory never rests. With rare exceptions that is slower: every load is compared with all stores under way, by
-twelve bits of the address on some CPUs, and of eight streams some always meet.
+that memory never rests.
+
+Which way is faster with how many exceptions was timed on one AVX-512 machine, without counters: that the buffer costs
+more where exceptions are rare may come from CPUs that compare a load with the stores under way by the lower bits of
+their addresses only, and there are eight streams of each.
 
 More tokens: the first tile decodes each row whole into the buffer, and all others find it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from numba.core import cgutils
@@ -182,7 +184,7 @@ class _Exceptions:
     def mended(self, builder: Any, words: list[Any], step: Any) -> list[Any]:
         """The words of a step, as `bf12_decoding.decoded` has them, with the row's exceptions in their places."""
         slots = [cgutils.alloca_once_value(builder, half) for half in words]
-        with _while(builder, lambda: builder.icmp_signed("==", self.step(builder, v.i64(-1)), step)):
+        with v.repeated(builder, lambda: builder.icmp_signed("==", self.step(builder, v.i64(-1)), step)):
             index = builder.load(self._next)
             place, word = self.entry(builder, index)
             place = builder.trunc(builder.sub(place, builder.shl(step, v.i64(6))), v.I16)
@@ -283,7 +285,7 @@ def _emit_in_runs(builder: Any, unit: Unit, tile: Tile, packed: _Packed) -> None
     exceptions = [rows.exceptions(builder, r) for r in range(tile.rows)]
     at = cgutils.alloca_once_value(builder, v.i64(0))
     whole = builder.lshr(unit.n, v.i64(6))  # n may end within its last step, which is then as one with exceptions
-    with _while(builder, lambda: builder.icmp_signed("<", builder.load(at), packed.steps)):
+    with v.repeated(builder, lambda: builder.icmp_signed("<", builder.load(at), packed.steps)):
         end = _nearest(builder, [of_row.step(builder, whole) for of_row in exceptions], whole)
         end = v.opaque(builder, end)
         with v.counted(builder, end, start=builder.load(at)) as step:
@@ -302,19 +304,6 @@ def _nearest(builder: Any, steps: list[Any], end: Any) -> Any:
     for step in steps:
         end = builder.select(builder.icmp_signed("<", step, end), step, end)
     return end
-
-
-@contextmanager
-def _while(builder: Any, holds: Callable[[], Any]) -> Iterator[None]:
-    """Emit a loop that runs while what ``holds`` emits is true."""
-    check, body, done = (builder.append_basic_block(f"while.{name}") for name in ("check", "body", "done"))
-    builder.branch(check)
-    builder.position_at_end(check)
-    builder.cbranch(holds(), body, done)
-    builder.position_at_end(body)
-    yield
-    builder.branch(check)
-    builder.position_at_end(done)
 
 
 def _ask_for_step(builder: Any, tile: Tile, rows: _Rows, step: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -189,6 +189,19 @@ def counted(builder: Any, count: Any, *, start: Any = None) -> Iterator[Any]:
     """Emit a loop over start (0 where it is not given) .. count - 1 (i64)."""
     with cgutils.for_range(builder, count, start=start, intp=I64) as loop:
         yield loop.index
+
+
+@contextmanager
+def repeated(builder: Any, holds: Callable[[], Any]) -> Iterator[None]:
+    """Emit a loop that runs while what ``holds`` emits (i1) is true."""
+    check, body, done = (builder.append_basic_block(f"while.{name}") for name in ("check", "body", "done"))
+    builder.branch(check)
+    builder.position_at_end(check)
+    builder.cbranch(holds(), body, done)
+    builder.position_at_end(body)
+    yield
+    builder.branch(check)
+    builder.position_at_end(done)
 
 
 def exp(builder: Any, x: Any) -> Any:
