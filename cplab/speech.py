@@ -94,9 +94,9 @@ class SpeechDecoder:
         Raises:
             BadInputError: another shape, no frame, or a code that no codebook has.
         """
+        self._require(codes, f"{where}: " if where else "")
         import torch
 
-        self._require(codes, f"{where}: " if where else "")
         with torch.inference_mode():
             given = torch.from_numpy(codes.astype(np.int64))[None].transpose(1, 2)
             heard: Audio = self._module.chunked_decode(given)[0, 0].numpy()
