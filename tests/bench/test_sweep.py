@@ -108,7 +108,10 @@ def test_a_variant_that_dies_between_timed_frames_costs_its_own_cell_only(tmp_pa
     assert cells["killed_late"].gate_detail == "round 0: killed by SIGKILL"
     assert "round 0: killed by SIGSEGV" in cells["segfaults_late"].gate_detail
     assert cells["killed_late"].cp_ms is cells["segfaults_late"].cp_ms is None
-    assert (cells["good"].rounds, cells["good"].frames) == (3, 60)
+    records = read_records(only_run(tmp_path) / "records.jsonl")
+    timed = [record for record in records if (record.variant, record.phase) == ("good", "timed")]
+    made_again = sum("again_for" in record.facts for record in timed)  # on a disturbed machine
+    assert (cells["good"].rounds, cells["good"].frames) == (3, 20 * (3 + made_again))
 
 
 @pytest.mark.slow
