@@ -2,21 +2,31 @@
 
 A BF16 number is two bytes. The lower one (the exponent's last bit and the mantissa) is noise and is kept as it is. The
 upper one (sign, and the exponent without its last bit) takes few values: of a row of weights nearly all lie within
-eight neighbouring exponent pairs, 15 or 16 binades. So a row has a *base*, the first pair of its window, and the upper
-byte becomes four bits: the sign, and the pair's place in the window. A decoder looks the byte up, one shuffle for 16 to
-64 of them, where a distance subtracted from an exponent takes half a dozen instructions on wider lanes.
+seven neighbouring exponent pairs, 13 or 14 binades. So a row has a *base*, the pair before its window, and the upper
+byte becomes a code of four bits:
 
-What is out of the window (zeros, denormals, NaN, infinities, tiny weights) is an *exception*: its place in the row and
-its 16 bits in a list, four bytes each. The window is the one with the fewest of them.
+====================  ==============================================
+0                     an exception: the byte stands in a list
+1 .. 7                positive, the pair ``base + code``
+8                     the byte 0: zero, and what is next to it
+9 .. 15               negative, the pair ``base + code - 8``
+====================  ==============================================
+
+A decoder looks the byte up, one shuffle for 16 to 64 of them, where a distance subtracted from an exponent takes half a
+dozen instructions on wider lanes. The window is the one with the fewest exceptions.
+
+An exception (denormals, NaN, infinities, tiny weights, -0) is told by its code, so that a step's exceptions are a mask,
+and the list need not say where they belong: an instruction that spreads the list's next bytes over a mask puts them
+there. That costs an eighth pair, and buys a decoder without branches. Two bytes more, the place in the row, are for
+decoders that store exceptions over what they decoded.
 
 Why not less. `python -m cplab packing` prints for every matrix the entropy of its exponents, and what half a window
 would come to (`NARROWER`: two bits for the pair, 11 bits a weight). The entropy ends near 10.5 bits: sign and mantissa
 are noise of eight, the exponents of a normal distribution take about two and a half. Half a window leaves out what is
-smaller than about a 256th of the row's largest, of a normal distribution a hundredth and more: at four bytes each these
-take back a third to two thirds of the bit that was gained. What remains, a twentieth at best, is less than a decoder
-would ask for it: a dependent store of 16 bits for each exception, ten a row and more where now most rows have none, and
-codes of three bits, which lie across bytes. That is an estimate and no measurement. A code of variable length gets
-nearer to the entropy and is decoded one weight after another. So a window has eight pairs, and codes are nibbles.
+smaller than about a 64th of the row's largest, of a normal distribution a twentieth: at three bytes each these take
+back more than the bit that was gained (at one, without places, nearly half of it), and codes of three bits lie across
+bytes. A code of variable length gets nearer to the entropy and is decoded one weight after another. So codes are
+nibbles.
 
 An array of this format holds BF16 words, as `bf16` does; the planes are made where a matrix is laid out for a kernel
 (`cplab.formats.bf12_packing`, `cplab.kernels.bf12_units`). The format lives in memory only: files hold BF16.
@@ -33,9 +43,11 @@ from cplab.formats import bf16
 from cplab.formats.format import Format
 
 #: Exponent pairs of a window, and of one whose codes would have a bit less.
-WINDOW, NARROWER = 8, 4
-#: Bytes that an exception takes.
-EXCEPTION_BYTES = 4
+WINDOW, NARROWER = 7, 3
+#: The codes of an exception, and of an upper byte that is 0.
+EXCEPTION, ZERO = 0, 8
+#: Bytes that an exception takes: the upper byte of the weight, and its place.
+EXCEPTION_BYTES = 3
 #: Weights of a row that are packed at a time: as many lower bytes, then half as many bytes with two codes each.
 STEP = 64
 STEP_BYTES = STEP + STEP // 2

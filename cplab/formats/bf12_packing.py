@@ -15,17 +15,20 @@ class Planes(NamedTuple):
     """Rows of BF16 words, packed.
 
     Attributes:
-        bases: uint8 ``[rows]``, the upper byte without its sign of code 0.
+        bases: uint8 ``[rows]``, the pair before the window.
         steps: uint8 ``[rows, steps, 96]``: 64 lower bytes and 32 bytes of codes, the first 32 weights' in their lower
-            nibbles.
+            nibbles; columns that a row does not have are zeros.
         counts: int64 ``[rows]`` exceptions.
-        exceptions: uint16 ``[sum of counts, 2]``: column and word, row after row, columns ascending.
+        columns: uint16 ``[sum of counts]`` of the exceptions, row after row, step after step; within a step in the
+            order in which its bytes stand.
+        uppers: uint8 ``[sum of counts]``, their upper bytes.
     """
 
     bases: NDArray[np.uint8]
     steps: NDArray[np.uint8]
     counts: NDArray[np.int64]
-    exceptions: NDArray[np.uint16]
+    columns: NDArray[np.uint16]
+    uppers: NDArray[np.uint8]
 
 
 def planes(words: NDArray[np.uint16], order: NDArray[np.int64] = bf12.IN_TURN) -> Planes:
@@ -33,9 +36,9 @@ def planes(words: NDArray[np.uint16], order: NDArray[np.int64] = bf12.IN_TURN) -
     rows, n = words.shape
     bases, counts = windows(words)
     steps = np.zeros((rows, -(-n // bf12.STEP), bf12.STEP_BYTES), np.uint8)
-    exceptions = np.empty((int(counts.sum()), 2), np.uint16)
-    _cut(words, bases, order, steps, exceptions)
-    return Planes(bases, steps, counts, exceptions)
+    columns, uppers = np.empty(counts.sum(), np.uint16), np.empty(counts.sum(), np.uint8)
+    _cut(words, bases, np.argsort(order), steps, columns, uppers)
+    return Planes(bases, steps, counts, columns, uppers)
 
 
 def windows(words: NDArray[np.uint16], pairs: int = bf12.WINDOW) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -51,8 +54,10 @@ def words(packed: Planes, n: int, order: NDArray[np.int64] = bf12.IN_TURN) -> ND
     low, codes = packed.steps[:, :, : bf12.STEP].astype(np.uint16), packed.steps[:, :, bf12.STEP :]
     code = np.concatenate([codes & np.uint8(15), codes >> np.uint8(4)], axis=2).astype(np.uint16)
     upper = (code & np.uint16(7)) + packed.bases[:, None, None] | (code & np.uint16(8)) << np.uint16(4)
+    upper[code == bf12.ZERO] = 0
     found: NDArray[np.uint16] = (upper << np.uint16(8) | low)[:, :, order].reshape(rows, steps * bf12.STEP)[:, :n]
-    found[np.repeat(np.arange(rows), packed.counts), packed.exceptions[:, 0]] = packed.exceptions[:, 1]
+    at = np.repeat(np.arange(rows), packed.counts), packed.columns
+    found[at] = found[at] & np.uint16(0xFF) | packed.uppers.astype(np.uint16) << np.uint16(8)
     return found
 
 
@@ -60,35 +65,39 @@ def words(packed: Planes, n: int, order: NDArray[np.int64] = bf12.IN_TURN) -> ND
 def _choose(words: Any, width: int, bases: Any, counts: Any) -> None:
     """Fill in what `windows` gives."""
     for r in range(len(words)):
-        pairs = np.zeros(128, np.int64)
+        pairs, zeros = np.zeros(128, np.int64), 0
         for word in words[r]:
-            pairs[(word >> 8) & 0x7F] += 1
-        inside = pairs[:width].sum()
+            if word < 0x100:
+                zeros += 1  # have a code of their own
+            else:
+                pairs[(word >> 8) & 0x7F] += 1
+        inside = pairs[1 : 1 + width].sum()
         best, most = 0, inside
-        for base in range(1, 128 - width + 1):
-            inside += pairs[base + width - 1] - pairs[base - 1]
+        for base in range(1, 128 - width):
+            inside += pairs[base + width] - pairs[base]
             if inside > most:
                 best, most = base, inside
         bases[r] = best
-        counts[r] = words.shape[1] - most
+        counts[r] = words.shape[1] - most - zeros
 
 
 @jit()
-def _cut(words: Any, bases: Any, order: Any, steps: Any, exceptions: Any) -> None:
-    """Fill ``steps [rows, steps, 96]``, zeros before, and ``exceptions [count, 2]``, whose codes mean nothing."""
-    found = 0
+def _cut(words: Any, bases: Any, column_of: Any, steps: Any, columns: Any, uppers: Any) -> None:
+    """Fill ``steps [rows, steps, 96]``, zeros before, and the lists; ``column_of [64]``: whose bytes stand where."""
+    found, half = 0, bf12.STEP // 2
     for r in range(len(words)):
-        for k in range(words.shape[1]):
-            word = int(words[r, k])
-            pair = ((word >> 8) & 0x7F) - int(bases[r])
-            if pair < 0 or pair >= bf12.WINDOW:
-                exceptions[found, 0] = k
-                exceptions[found, 1] = word
-                found += 1
-            code = (pair & 7) | ((word >> 12) & 8)
-            s, at = k // bf12.STEP, order[k % bf12.STEP]
-            steps[r, s, at] = word & 0xFF
-            if at < bf12.STEP // 2:
-                steps[r, s, bf12.STEP + at] |= code
-            else:
-                steps[r, s, bf12.STEP // 2 + at] |= code << 4
+        for s in range(steps.shape[1]):
+            for at in range(bf12.STEP):
+                k, code = s * bf12.STEP + column_of[at], bf12.ZERO
+                if k < words.shape[1]:
+                    word = int(words[r, k])
+                    steps[r, s, at] = word & 0xFF
+                    pair = ((word >> 8) & 0x7F) - int(bases[r])
+                    if 1 <= pair <= bf12.WINDOW:
+                        code = pair | ((word >> 12) & 8)
+                    elif word >= 0x100:
+                        code = bf12.EXCEPTION
+                        columns[found] = k
+                        uppers[found] = word >> 8
+                        found += 1
+                steps[r, s, bf12.STEP + at % half] |= code << 4 if at >= half else code

@@ -1,9 +1,7 @@
-"""Decoding packed BF16 (`cplab.formats.bf12`) in registers: a table lookup of bytes, then lower and upper interleaved.
-
-An exception takes its place by a comparison of all places with its own, which every SIMD set has, so that it is mended
-in registers too: a word stored into what was decoded, and read back in vectors, would be waited for.
+"""Decoding packed BF16 (`cplab.formats.bf12`): upper bytes looked up by their codes, then interleaved with the lower.
 
 =============  ============================================
+AVX-512 VBMI   vpermb and vpunpck over 64 bytes
 AVX-512BW      vpshufb and vpunpck over 64 bytes
 AVX2           the same over 32
 SSSE3          the same over 16
@@ -23,47 +21,72 @@ from cplab.formats import bf12
 from cplab.jit import has_feature
 from cplab.kernels import vectors as v
 
-_BYTES = ir.VectorType(v.I8, bf12.STEP)
-_CODES = ir.VectorType(v.I8, bf12.STEP // 2)
+#: The bytes of a step, one for each weight.
+BYTES = ir.VectorType(v.I8, bf12.STEP)
+_PACKED = ir.VectorType(v.I8, bf12.STEP // 2)
 _TABLE = ir.VectorType(v.I8, 16)
 _WORDS = ir.VectorType(v.I16, bf12.STEP // 2)
-#: Upper bytes of the 16 codes over base 0.
+#: Upper bytes of the 16 codes over base 0, but for that of `bf12.ZERO`.
 _ENTRIES = [*range(8), *range(-128, -120)]
 
 
 def table(builder: Any, base: Any) -> Any:
-    """Upper bytes of the 16 codes over a base (i8)."""
-    return builder.add(ir.Constant(_TABLE, _ENTRIES), v.spread(builder, base))
+    """Upper bytes of the 16 codes over a base (i8); that of an exception means nothing."""
+    entries = builder.add(ir.Constant(_TABLE, _ENTRIES), v.spread(builder, base))
+    return builder.insert_element(entries, v.I8(0), ir.Constant(v.I32, bf12.ZERO))
 
 
 def decoded(builder: Any, address: Any, entries: Any) -> list[Any]:
-    """64 words, as two vectors of 32 (i16), of 96 bytes at ``address``, by a row's `table`."""
-    low = v.load(builder, address, _BYTES, align=1)
-    codes = v.load(builder, builder.add(address, v.i64(bf12.STEP)), _CODES, align=1)
-    lower = builder.and_(codes, _all(_CODES, 15))
-    higher = builder.lshr(codes, _all(_CODES, 4))
-    upper = _looked_up(builder, entries, v.shuffle(builder, lower, higher, list(range(bf12.STEP))))
+    """64 words, two vectors of 32 (i16), of 96 bytes at ``address``, by a row's `table`; exceptions are not right."""
+    packed = _load_codes(builder, address)
+    lower = builder.and_(packed, every(packed.type, 15))
+    higher = builder.lshr(packed, every(packed.type, 4))
+    codes = v.shuffle(builder, lower, higher, list(range(bf12.STEP)))
+    return interleaved(builder, load_lower(builder, address), _looked_up(builder, entries, codes))
+
+
+def load_lower(builder: Any, address: Any) -> Any:
+    """The lower bytes of the step at ``address``."""
+    return v.load(builder, address, BYTES, align=1)
+
+
+def interleaved(builder: Any, lower: Any, upper: Any) -> list[Any]:
+    """Bytes of a step (i8 x 64 both) as words, two vectors of 32 (i16)."""
     words = []
     for half in range(2):
         lanes = [16 * q + 8 * half + i for q in range(4) for i in range(8)]  # as `bf12_units.ORDER` has them
         pairs = [place for lane in lanes for place in (lane, bf12.STEP + lane)]
-        words.append(builder.bitcast(v.shuffle(builder, low, upper, pairs), _WORDS))
+        words.append(builder.bitcast(v.shuffle(builder, lower, upper, pairs), _WORDS))
     return words
 
 
-def mended(builder: Any, words: list[Any], place: Any, word: Any) -> list[Any]:
-    """The words of a step with ``word`` at ``place`` (i16 both); a place from 64 on is none."""
-    wanted = v.spread(builder, place, _WORDS.count)
-    new = v.spread(builder, word, _WORDS.count)
-    places = [ir.Constant(_WORDS, [_WORDS.count * half + lane for lane in range(_WORDS.count)]) for half in range(2)]
-    return [
-        builder.select(builder.icmp_unsigned("==", wanted, own), new, old)
-        for own, old in zip(places, words, strict=True)
-    ]
+def looked_up_at_once(builder: Any, address: Any, entries: Any) -> tuple[Any, Any]:
+    """Upper bytes of the step at ``address``, and which are exceptions (i1 x 64); AVX-512 only.
+
+    Both nibbles of a byte come into their places by one shift of half the lanes. What is left above a nibble is neither
+    looked at by a test under a mask, nor by a lookup of six bits in a table that holds its 16 bytes four times.
+    """
+    packed = _load_codes(builder, address)
+    twice = builder.bitcast(v.shuffle(builder, packed, packed, [*range(bf12.STEP // 2)] * 2), _WORDS)
+    by = ir.Constant(_WORDS, [0] * (_WORDS.count // 2) + [4] * (_WORDS.count // 2))
+    codes = builder.bitcast(builder.lshr(twice, by), BYTES)
+    low = builder.and_(codes, every(BYTES, 15))
+    is_exception = builder.icmp_unsigned("==", low, every(BYTES, bf12.EXCEPTION))
+    if not has_feature("avx512vbmi"):
+        return _looked_up(builder, entries, low), is_exception
+    kind = ir.FunctionType(BYTES, [BYTES, BYTES])
+    lookup = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.qi.512")
+    wide = v.shuffle(builder, entries, entries, [*range(16)] * 4)
+    return builder.call(lookup, [wide, codes]), is_exception
 
 
-def _all(kind: Any, value: int) -> Any:
+def every(kind: Any, value: int) -> Any:
+    """A constant in all lanes of a type of vectors."""
     return ir.Constant(kind, [value] * kind.count)
+
+
+def _load_codes(builder: Any, address: Any) -> Any:
+    return v.load(builder, builder.add(address, v.i64(bf12.STEP)), _PACKED, align=1)
 
 
 def _looked_up(builder: Any, entries: Any, code: Any) -> Any:
@@ -77,8 +100,10 @@ def _looked_up(builder: Any, entries: Any, code: Any) -> Any:
     if v.is_x86(builder) and has_feature("ssse3"):
         return _by_parts(builder, 16, "llvm.x86.ssse3.pshuf.b.128", entries, code)
     base = v.shuffle(builder, entries, entries, [0] * bf12.STEP)
-    pair = builder.add(builder.and_(code, _all(_BYTES, 7)), base)
-    return builder.or_(pair, builder.shl(builder.and_(code, _all(_BYTES, 8)), _all(_BYTES, 4)))
+    pair = builder.add(builder.and_(code, every(BYTES, 7)), base)
+    upper = builder.or_(pair, builder.shl(builder.and_(code, every(BYTES, 8)), every(BYTES, 4)))
+    is_zero = builder.icmp_unsigned("==", code, every(BYTES, bf12.ZERO))
+    return builder.select(is_zero, every(BYTES, 0), upper)
 
 
 def _by_parts(builder: Any, width: int, name: str, entries: Any, code: Any) -> Any:

@@ -3,13 +3,15 @@
 A unit is a head and 16 rows, each a whole number of cache lines:
 
 * head: 16 bases (uint8); where each row's exceptions begin and the last one's end (17 uint16); zeros up to 64 bytes;
-  then exceptions of 4 bytes, place and word (uint16 each). Every unit of a matrix has room for as many as the worst of
-  them needs, so that units are equally far apart;
+  then the upper bytes of the exceptions, row after row; right before the rows the places of the same exceptions in
+  their rows (uint16). Every unit of a matrix has room for as many as the worst of them needs, so that units are
+  equally far apart;
 * rows: steps of 96 bytes, see `bf12`.
 
 A decoder interleaves lower and upper bytes by the instruction that every SIMD set has for it, in registers of 16, 32
 or 64 bytes, and stores BF16 words in the order in which `vectors.decode_half` wants them. So that all of these store
-whole runs, the bytes of a step stand in the order `ORDER`; an exception's place is that of its word after decoding.
+whole runs, the bytes of a step stand in the order `ORDER`, and exceptions with them; an exception's place is that of
+its word after decoding.
 
 A matrix that would not be smaller than plain BF16 is not packed (`cplab.kernels.packing`).
 """
@@ -54,15 +56,15 @@ def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int]:
     out = np.zeros((units, size), np.uint8)
     out[:, :UNIT] = packed.bases.reshape(units, UNIT)
     out[:, STARTS_AT : STARTS_AT + 2 * (UNIT + 1)] = _bytes(starts.astype(np.uint16))
-    places = packed.exceptions.copy()
-    columns = packed.exceptions[:, 0].astype(np.int64)
-    places[:, 0] = columns // bf12.STEP * bf12.STEP + WORD_OF[columns % bf12.STEP]
-    room = np.arange(most) < starts[:, -1:]
-    listed = np.zeros((units, most, 2), np.uint16)
-    listed[room] = places
-    out[:, HEAD_BYTES : HEAD_BYTES + bf12.EXCEPTION_BYTES * most] = _bytes(listed.reshape(units, -1))
+    columns = packed.columns.astype(np.int64)
+    places = columns // bf12.STEP * bf12.STEP + WORD_OF[columns % bf12.STEP]
+    rank, count = np.arange(most), starts[:, -1:]
+    out[:, HEAD_BYTES : HEAD_BYTES + most][rank < count] = packed.uppers
+    from_right = np.zeros((units, most), np.uint16)
+    from_right[rank >= most - count] = places
+    out[:, head - 2 * most : head] = _bytes(from_right)
     out[:, head:] = packed.steps.reshape(units, -1)
-    return out, len(packed.exceptions)
+    return out, len(packed.columns)
 
 
 def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,6 +22,7 @@ from cplab.kernels import peak_int8, tiles, units
 _X86_V2 = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
 _X86_V3 = _X86_V2 + ",+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe"
 _X86_V4 = _X86_V3 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_ICE_LAKE = ",+avx512vnni,+avx512vbmi,+avx512vbmi2"
 _ARM = "+neon,+fp-armv8"
 
 
@@ -35,6 +37,7 @@ class Target:
 
 TARGETS = {
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", _X86_V4 + ",-prefer-256-bit"),
+    "vbmi2": Target("x86_64-unknown-linux-gnu", "icelake-server", _X86_V4 + _ICE_LAKE + ",-prefer-256-bit"),
     "vnni": Target("x86_64-unknown-linux-gnu", "icelake-server", _X86_V4 + ",+avx512vnni,-prefer-256-bit"),
     "avx-vnni": Target("x86_64-unknown-linux-gnu", "alderlake", _X86_V3 + ",+avxvnni"),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", _X86_V3),
@@ -121,17 +124,65 @@ def instructions(text: str) -> list[str]:
     return [line for line in lines if line.endswith(":") or (line and not line.startswith("."))]
 
 
-def innermost_loops(text: str) -> list[list[str]]:
-    """Instructions of every innermost loop: from a label to a jump back to it, with no other such span inside."""
+#: A jump: what it does, and the label where it goes.
+_JUMP = re.compile(r"(j\w+|b|b\.\w+|cbn?z|tbn?z)\s(?:.*,)?\s*([.\w$]+)$")
+_NO_WAY_ON = re.compile(r"(jmpq?|b|br|retq?|ud2|brk)\b(?!\.)")
+
+
+def innermost_loops(text: str, pattern: str = "") -> list[list[str]]:
+    """Instructions of every innermost loop, in their order; of the loops that have a match of ``pattern``.
+
+    Loops are those of the control flow, wherever blocks stand: a jump back to a block that every way to the jump leads
+    through, and all blocks between the two.
+    """
     lines = instructions(text)
-    labels = {line[:-1]: i for i, line in enumerate(lines) if line.endswith(":")}
-    spans = set()
-    for i, line in enumerate(lines):
-        jump = re.match(r"(?:j\w+|b|b\.\w+|cbn?z|tbn?z)\s(?:.*,)?\s*([.\w$]+)$", line)
-        if jump and labels.get(jump.group(1), i) < i:
-            spans.add((labels[jump.group(1)], i))
-    inner = [(a, b) for a, b in spans if not any((a, b) != (c, d) and a <= c and d <= b for c, d in spans)]
-    return [[line for line in lines[a : b + 1] if not line.endswith(":")] for a, b in sorted(inner)]
+    begins = sorted({0} | {i for i, line in enumerate(lines) if line.endswith(":")} | {
+        i + 1 for i, line in enumerate(lines[:-1]) if _JUMP.match(line) or _NO_WAY_ON.match(line)
+    })  # fmt: skip
+    blocks = [range(a, b) for a, b in pairwise([*begins, len(lines)])]
+    named = {lines[block[0]][:-1]: k for k, block in enumerate(blocks) if lines[block[0]].endswith(":")}
+    after: list[set[int]] = []
+    for k, block in enumerate(blocks):
+        last = lines[block[-1]]
+        jump = _JUMP.match(last)
+        after.append({named[jump.group(2)]} if jump and jump.group(2) in named else set())
+        if not _NO_WAY_ON.match(last) and k + 1 < len(blocks):
+            after[-1].add(k + 1)
+    bodies = _natural_loops(after)
+    text_of = [[lines[i] for k in sorted(body) for i in blocks[k] if not lines[i].endswith(":")] for body in bodies]
+    holding = [k for k, own in enumerate(text_of) if any(re.search(pattern, line) for line in own)]
+    inner = [k for k in holding if not any(bodies[other] < bodies[k] for other in holding)]
+    return [text_of[k] for k in sorted(inner, key=lambda k: min(bodies[k]))]
+
+
+def _natural_loops(after: list[set[int]]) -> list[frozenset[int]]:
+    """Blocks of the loops in a graph; a loop with two ways back is one.
+
+    A block that nothing leads to begins a function, or is reached through a table of addresses.
+    """
+    before: list[set[int]] = [set() for _ in after]
+    for k, ways in enumerate(after):
+        for way in ways:
+            before[way].add(k)
+    everything = set(range(len(after)))
+    through = [everything if ways else {k} for k, ways in enumerate(before)]  # blocks that every way to a block takes
+    changed = True
+    while changed:
+        changed = False
+        for k, ways in enumerate(before):
+            common = {k}.union(set.intersection(*(through[way] for way in ways)) if ways else ())
+            if common != through[k]:
+                through[k], changed = common, True
+    found: dict[int, set[int]] = {}
+    for k, ways in enumerate(after):
+        for head in ways & through[k]:
+            body, left = found.setdefault(head, {head}), [k]
+            while left:
+                block = left.pop()
+                if block not in body:
+                    body.add(block)
+                    left += before[block]
+    return [frozenset(body) for body in found.values()]
 
 
 def spills(text: str, loop: list[str]) -> list[str]:

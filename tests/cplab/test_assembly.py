@@ -21,7 +21,7 @@ from cplab.formats import FORMATS
 
 #: (tokens, rows) of the tiles, widest first, by the registers that 16 float32 take; what decodes into more has fewer.
 WIDE, MIDDLE, NARROW = ((8, 2), (4, 4), (2, 4), (1, 4)), ((4, 1), (2, 2), (1, 4)), ((2, 1), (1, 2))
-REGISTERS = {"avx512": 1, "vnni": 1, "avx-vnni": 2, "avx2": 2, "neon": 4, "neon-dotprod": 4}
+REGISTERS = {"vbmi2": 1, "avx512": 1, "vnni": 1, "avx-vnni": 2, "avx2": 2, "neon": 4, "neon-dotprod": 4}
 #: Vectors that a step multiplies for each row and token: two of 16 weights, or 64 quants.
 VECTORS_A_STEP = {"f32": 2, "bf16": 2, "f16": 2, "q8_0": 1, "q6_k": 1, "q5_0": 1, "q4_0": 1}
 #: Cache lines that a turn asks for: of each row's weights, and of scales (a lone token's are made ready before).
@@ -54,6 +54,7 @@ def lines_a_turn(row, lone):
 
 
 FMA = {
+    "vbmi2": r"vfmadd\d+ps\s.*%zmm",
     "avx512": r"vfmadd\d+ps\s.*%zmm",
     "vnni": r"vfmadd\d+ps\s.*%zmm",
     "avx-vnni": r"vfmadd\d+ps\s.*%ymm",
@@ -130,8 +131,8 @@ def matches(pattern, lines):
 
 
 def multiplying(text, fma):
-    """The inner loops that multiply."""
-    return [loop for loop in innermost_loops(text) if matches(fma, loop)]
+    """The innermost loops that multiply."""
+    return innermost_loops(text, fma)
 
 
 def loops_by_tile(row):
@@ -183,76 +184,81 @@ def test_a_cpu_without_fma_calls_the_library_for_it_and_uses_no_wider_register(f
     assert matches(r"__extendhfsf2|__gnu_h2f_ieee", text.splitlines()) == []  # a library that is not there
 
 
-# -- packed BF16: a lone token's rows are decoded in registers, others into a buffer that products read --------------
+# -- packed BF16: decoded in registers where there are enough, else into a buffer that products read -------------------
 
 #: How bytes are looked up and interleaved, by target; and what is too wide there.
 DECODE = {
-    "avx512": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%xmm"),
-    "vnni": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%xmm"),
+    "vbmi2": ((r"vpermb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%[xy]mm|vpshufb"),
+    "avx512": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%ymm"),
+    "vnni": ((r"vpshufb\s.*%zmm", r"vpunpcklbw\s.*%zmm", r"vpunpckhbw\s.*%zmm"), r"%ymm"),
     "avx-vnni": ((r"vpshufb\s.*%ymm", r"vpunpcklbw\s.*%ymm", r"vpunpckhbw\s.*%ymm"), r"%zmm"),
     "avx2": ((r"vpshufb\s.*%ymm", r"vpunpcklbw\s.*%ymm", r"vpunpckhbw\s.*%ymm"), r"%zmm"),
     "neon": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
     "neon-dotprod": ((r"tbl\s", r"zip1\s", r"zip2\s"), r"bfdot|bfmlal"),
 }
+IN_REGISTERS = ("vbmi2", "avx512", "vnni")
+IN_A_BUFFER = tuple(target for target in DECODE if target not in IN_REGISTERS)
 
 
 def decoding(target):
-    """Inner loops that look bytes up."""
+    """The innermost loops that look bytes up."""
     text, shapes = unit_assembly(TARGETS[target], FORMATS["bf12"].code)
-    return text, shapes, [loop for loop in innermost_loops(text) if matches(DECODE[target][0][0], loop)]
+    return text, shapes, innermost_loops(text, DECODE[target][0][0])
+
+
+def through_the_stack(text, loop):
+    """Spills of a loop, but for a table or mask that is read from where nothing ever writes."""
+    return [line for line in spills(text, loop) if re.search(r"^v?mov\w+ %[xyz]mm\d+, .*\(|^st[rp]\s", line)]
 
 
 @pytest.mark.parametrize("target", list(DECODE))
 def test_packed_rows_are_looked_up_and_interleaved_by_the_targets_own_instructions(target):
     text, shapes, loops = decoding(target)
     holds, too_wide = DECODE[target]
-    assert len(loops) == len(shapes) + ways_of_a_lone_token(target)  # one for every tile's rows, and with products
+    assert len(loops) == len(shapes) + (target in IN_A_BUFFER)  # there one for every tile's rows, and one with products
     for loop in loops:
         assert [pattern for pattern in holds if not matches(pattern, loop)] == []
         assert [line for pattern in (too_wide, CALL) for line in matches(pattern, loop)] == []
-        through_the_stack = spills(text, loop)
-        if matches(FMA[target], loop):  # a mask may be read from there, where nothing ever writes
-            through_the_stack = matches(r"^v?mov\w+ %[xyz]mm\d+, .*\(|^st[rp]\s", through_the_stack)
-        assert through_the_stack == []
+        multiplies = matches(FMA[target], loop)
+        assert (through_the_stack if multiplies else spills)(text, loop) == []
 
 
-def ways_of_a_lone_token(target):
-    """Into the buffer while other rows are multiplied, and where there are registers for it in these."""
-    return 2 if REGISTERS[target] == 1 else 1
+@pytest.mark.parametrize("target", IN_REGISTERS)
+def test_where_registers_are_many_a_tile_decodes_mends_and_multiplies_in_them(target):
+    text, shapes, loops = decoding(target)
+    found = {(len(matches(PREFETCH, loop)), len(matches(FMA[target], loop))): loop for loop in loops}
+    # Four vectors of 16 for each row, and two lines asked for: one for each half of 48 bytes, so that none is left out.
+    assert set(found) == {(2 * rows, 4 * rows * tokens) for tokens, rows in shapes}
+    assert sorted(found.values()) == sorted(innermost_loops(text, FMA[target]))
+    for (asked, _), loop in found.items():
+        assert matches(r"^vmov\w+ %[xyz]mm\d+, .*\(", loop) == []  # nothing is stored
+        expanded, branches = matches(r"vpexpandb\s.*%zmm", loop), matches(r"^j\w+", loop)
+        if target == "vbmi2":
+            assert (len(expanded), len(branches)) == (asked // 2, 1)  # whatever the weights, there is one way
+        else:
+            assert expanded == []
+            assert len(matches(r"blsr|blsi", loop)) == asked // 2
 
 
-@pytest.mark.parametrize("target", list(DECODE))
+@pytest.mark.parametrize("target", IN_A_BUFFER)
 def test_a_token_alone_is_multiplied_while_rows_are_decoded(target):
     _, shapes, loops = decoding(target)
     rows = dict(shapes)[1]
-    with_products = multiplying_of(loops, target)
-    assert len(with_products) == ways_of_a_lone_token(target)
-    for loop in with_products:
-        assert len(matches(FMA[target], loop)) == 4 * rows * REGISTERS[target]
-        assert len(matches(PREFETCH, loop)) == 2 * rows  # for each row's two halves of 48 bytes: no line is left out
+    (loop,) = (loop for loop in loops if matches(FMA[target], loop))
+    assert len(matches(FMA[target], loop)) == 4 * rows * REGISTERS[target]
+    assert len(matches(PREFETCH, loop)) == 2 * rows
 
 
-@pytest.mark.parametrize("target", ["avx512", "vnni"])
-def test_rows_of_a_token_alone_are_decoded_without_a_store(target):
-    _, _, loops = decoding(target)
-    stored = [matches(r"^vmov\w+ %[xyz]mm\d+, .*\(", loop) for loop in multiplying_of(loops, target)]
-    assert sorted(map(bool, stored)) == [False, True]  # the other way is by the buffer
-
-
-@pytest.mark.parametrize("target", list(DECODE))
+@pytest.mark.parametrize("target", IN_A_BUFFER)
 def test_products_of_decoded_rows_are_those_of_bf16(target):
     text, shapes, loops = decoding(target)
-    only = [loop for loop in multiplying(text, FMA[target]) if loop not in loops]
+    only = [loop for loop in innermost_loops(text, FMA[target]) if loop not in loops]
     counts = sorted((len(matches(PREFETCH, loop)), len(matches(FMA[target], loop))) for loop in only)
     shared = [(rows, 2 * tokens * rows * REGISTERS[target]) for tokens, rows in shapes]
     assert counts == sorted(shared)
     for loop in only:
         assert [line for pattern in (DECODE[target][1], CALL) for line in matches(pattern, loop)] == []
         assert spills(text, loop) == []
-
-
-def multiplying_of(loops, target):
-    return [loop for loop in loops if matches(FMA[target], loop)]
 
 
 # -- another target than numba's --------------------------------------------------------------------------------------
