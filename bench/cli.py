@@ -109,7 +109,7 @@ def gate(
 @app.command()
 def passes(
     format: Annotated[str, typer.Option(help="How the weights are held: bf16, q8_0, ...")] = "bf16",
-    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1)] = 2,
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1, max=MOST_THREADS)] = 2,
     model: Model = "synthetic:0.6b",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
 ) -> int:
@@ -131,7 +131,7 @@ def passes(
 @app.command()
 def speculation(
     format: Annotated[str, typer.Option(help="How the weights are held: bf16, q8_0, ...")] = "bf16",
-    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1)] = 2,
+    threads: Annotated[int, typer.Option("--threads", "-t", help="Team size.", min=1, max=MOST_THREADS)] = 2,
     model: Model = "synthetic:0.6b-predictable",
     rounds: Annotated[int, typer.Option(help="Interleaved rounds.", min=3)] = 12,
     shares: Annotated[str, typer.Option(help="Shares of drafts that hold, 0..1.")] = "",

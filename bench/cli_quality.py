@@ -15,6 +15,7 @@ from cplab.commandline import GATE_FAILED, GOOD, console
 from cplab.errors import CplabError
 
 if TYPE_CHECKING:
+    from bench.records import Summary
     from bench.records.quality import Quality
     from bench.records.recipe import RecipeFound, Sensitivity
     from bench.records.summarised import ModelFacts
@@ -85,6 +86,8 @@ def quality(
         least_percent=least_agreement,
     )
     asked.check()
+    if run is not None:
+        _summary_of(run)
     folder = _new_folder(out)
     with console.status("") as status:
         found = measure_quality(asked, status.update, print_outcome)
@@ -144,8 +147,19 @@ def _new_folder(out: Path) -> Path:
     commit, dirty = machine.git_state(Path.cwd())
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{commit}{'-dirty' if dirty else ''}"
     folder = out / machine.machine_id() / name
-    require_writable(folder / "quality.json")
+    require_writable(folder.with_suffix(".json"))  # beside it: what is refused later leaves no empty folder
     return folder
+
+
+def _summary_of(run: Path) -> Summary:
+    """A sweep's summary; CplabError where there is none."""
+    from bench.records import UnreadableRecordError
+    from bench.run_reading import read_run
+
+    try:
+        return read_run(run)[0]
+    except UnreadableRecordError as error:
+        raise CplabError(str(error)) from error
 
 
 def _require_same_weights(found: Quality, other: ModelFacts, what: str) -> None:
@@ -161,14 +175,9 @@ def _write_pages(
     classes: Sensitivity | None = None,
     searched: RecipeFound | None = None,
 ) -> None:
-    from bench.records import UnreadableRecordError
-    from bench.run_reading import read_run
     from reports.quality_page import make_quality_page, write_quality_html, write_quality_markdown
 
-    try:
-        summary = None if run is None else read_run(run)[0]
-    except UnreadableRecordError as error:
-        raise CplabError(str(error)) from error
+    summary = None if run is None else _summary_of(run)
     if summary is not None:
         _require_same_weights(found, summary.model, f"{run}: a run")
     page = make_quality_page(found, summary, classes, searched)

@@ -111,7 +111,7 @@ def threading_layer(layer: str | None) -> Verdict | None:
         return None
     if layer in ("omp", "tbb"):
         return "good", layer, ""
-    return "risky", layer, "a launch costs about 145 us against 1.4: install libgomp, set NUMBA_THREADING_LAYER=omp"
+    return "risky", layer, "a launch costs many times omp's: install libgomp, set NUMBA_THREADING_LAYER=omp"
 
 
 SOFTWARE_CHECKS: dict[str, Check] = {

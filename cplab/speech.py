@@ -46,6 +46,21 @@ _LISTS = ("upsample_rates", "upsampling_ratios")
 _LARGEST_SAMPLE = 32767
 
 
+def require_tokenizer(folder: Path) -> Path:
+    """``config.json`` of a speech tokenizer: of that folder, or of the one in a checkpoint's folder.
+
+    Raises:
+        UnreadableModelError: there is none, or it is another model's.
+    """
+    path = (folder / _INSIDE if (folder / _INSIDE).is_dir() else folder) / "config.json"
+    if not path.is_file():
+        raise UnreadableModelError(f"{path.parent}: no config.json; the folder of a 12 Hz speech tokenizer is wanted")
+    kind = read_json(path).get("model_type")
+    if kind != _MODEL_TYPE:
+        raise UnreadableModelError(f"{path}: model_type is {kind!r}; {_MODEL_TYPE} is wanted")
+    return path
+
+
 class SpeechDecoder:
     """The official decoder with a speech tokenizer's weights, in float32, on the CPU.
 
@@ -64,15 +79,9 @@ class SpeechDecoder:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder = folder / _INSIDE if (folder / _INSIDE).is_dir() else folder
-        path = folder / "config.json"
-        if not path.is_file():
-            raise UnreadableModelError(f"{folder}: no config.json; the folder of a 12 Hz speech tokenizer is wanted")
+        path = require_tokenizer(folder)
+        folder = path.parent
         top = Section(path, "", read_json(path))
-        if top.values.get("model_type") != _MODEL_TYPE:
-            raise UnreadableModelError(
-                f"{path}: model_type is {top.values.get('model_type')!r}; {_MODEL_TYPE} is wanted"
-            )
         section = top.section("decoder_config")
         _require(section)
         self.rate_hz, self.samples_per_frame = top.whole("output_sample_rate"), top.whole("decode_upsample_rate")

@@ -19,6 +19,7 @@ from cplab.errors import BadInputError
 from cplab.formats import FORMATS, Format
 from cplab.kernels import plan as p
 from cplab.kernels import tracing
+from cplab.kernels.bf12_units import MOST_COLUMNS
 from cplab.kernels.packing import Streamed, streamed
 from cplab.kernels.quantised_lines import KINDS
 from cplab.kernels.tiles import UNIT
@@ -110,7 +111,8 @@ def _packing_note(kind: Format | None, parts: list[Streamed]) -> str:
     weights = sum(part.weights for part in parts)
     bits, apart = 8 * sum(part.units.nbytes for part in parts) / weights, sum(part.exceptions for part in parts)
     told = f"BF16 packed to {bits:.2f} bits a weight, {apart / weights:.3%} of the weights kept apart as exceptions"
-    return f"{told}; {plain} of {len(parts)} matrices would not shrink and are plain BF16" if plain else told
+    why = f"would not shrink, or have more than {MOST_COLUMNS} columns,"
+    return f"{told}; {plain} of {len(parts)} matrices {why} and are plain BF16" if plain else told
 
 
 def _bytes_of(streams: list[WeightStream]) -> int:

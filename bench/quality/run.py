@@ -59,7 +59,7 @@ class Asked:
         """Refuse options that do not go together.
 
         Raises:
-            CplabError: naming them, or what a decoder needs and is not installed.
+            CplabError: naming them, what a decoder needs and is not installed, or a folder that holds no decoder.
         """
         if self.hidden is not None and self.recorded is None:
             raise CplabError("--hidden goes with --codes")
@@ -67,7 +67,9 @@ class Asked:
             raise CplabError("--decoder goes with --codes: a loop's frames soon say different things")
         if self.decoder is not None:
             from cplab.official_import import versions
+            from cplab.speech import require_tokenizer
 
+            require_tokenizer(self.decoder)
             versions()
         if self.talker and not self.rollout:
             raise CplabError("--talker and --rollout 0: one of them")

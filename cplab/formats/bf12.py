@@ -15,18 +15,18 @@ byte becomes a code of four bits:
 A decoder looks the byte up, one shuffle for 16 to 64 of them, where a distance subtracted from an exponent takes half a
 dozen instructions on wider lanes. The window is the one with the fewest exceptions.
 
-An exception (denormals, NaN, infinities, tiny weights, -0) is told by its code, so that a step's exceptions are a mask,
-and the list need not say where they belong: an instruction that spreads the list's next bytes over a mask puts them
-there. That costs an eighth pair, and buys a decoder without branches. Two bytes more, the place in the row, are for
-decoders that store exceptions over what they decoded.
+An exception (-0 and negative denormals, as a rule NaN, infinities and tiny weights) is told by its code, so that a
+step's exceptions are a mask, and the list need not say where they belong: an instruction that spreads the list's next
+bytes over a mask puts them there. That costs an eighth pair, and buys a decoder without branches. Two bytes more, the
+place in the row, are for decoders that store exceptions over what they decoded.
 
 Why not less. `python -m cplab packing` prints for every matrix the entropy of its exponents, and what half a window
 would come to (`NARROWER`: two bits for the pair, 11 bits a weight). The entropy ends near 10.5 bits: sign and mantissa
 are noise of eight, the exponents of a normal distribution take about two and a half. Half a window leaves out what is
-smaller than about a 64th of the row's largest, of a normal distribution a twentieth: at three bytes each these take
-back more than the bit that was gained (at one, without places, nearly half of it), and codes of three bits lie across
-bytes. A code of variable length gets nearer to the entropy and is decoded one weight after another. So codes are
-nibbles.
+smaller than about a 64th of the row's largest, of a normal distribution 4 to 8 % (where in its pair the largest lies
+decides): at three bytes each these take back the bit that was gained, or two (at one, without places, a third to two
+thirds of it), and codes of three bits lie across bytes. A code of variable length gets nearer to the entropy and is
+decoded one weight after another. So codes are nibbles.
 
 An array of this format holds BF16 words, as `bf16` does; the planes are made where a matrix is laid out for a kernel
 (`cplab.formats.bf12_packing`, `cplab.kernels.bf12_units`). The format lives in memory only: files hold BF16.
@@ -52,7 +52,7 @@ EXCEPTION_BYTES = 3
 STEP = 64
 STEP_BYTES = STEP + STEP // 2
 #: Places of a row that an exception can name.
-MOST_COLUMNS = 1 << 16
+PLACES = 1 << 16
 #: A step's columns in their own order.
 IN_TURN = np.arange(STEP)
 

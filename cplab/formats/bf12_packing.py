@@ -32,8 +32,14 @@ class Planes(NamedTuple):
 
 
 def planes(words: NDArray[np.uint16], order: NDArray[np.int64] = bf12.IN_TURN) -> Planes:
-    """Pack rows of BF16 words ``[rows, n]``, up to `bf12.MOST_COLUMNS` each; ``order [64]``: where columns stand."""
+    """Pack rows of BF16 words ``[rows, n]``; ``order [64]``: where columns stand.
+
+    Raises:
+        ValueError: rows are longer than the place of an exception can say, `bf12.PLACES`.
+    """
     rows, n = words.shape
+    if n > bf12.PLACES:
+        raise ValueError(f"rows of {n} columns: an exception's place is one of {bf12.PLACES}")
     bases, counts = windows(words)
     steps = np.zeros((rows, -(-n // bf12.STEP), bf12.STEP_BYTES), np.uint8)
     columns, uppers = np.empty(counts.sum(), np.uint16), np.empty(counts.sum(), np.uint8)

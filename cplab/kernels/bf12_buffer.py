@@ -3,7 +3,8 @@
 For targets with too few registers for four vectors of decoded words and their tables beside the sums.
 
 One token: memory is what is waited for. While some rows are multiplied the next ones are decoded in the same loop
-(`_emit_both`), so that memory never rests. More tokens: the first tile decodes each row whole, and all others find it
+(`_emit_both`), so that memory never rests; a row is one chunk of columns then, which `bf12_units.MOST_COLUMNS` sees to.
+More tokens: the first tile decodes each row whole, and all others find it
 there.
 """
 

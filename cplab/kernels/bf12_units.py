@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.formats import bf12, bf12_packing
-from cplab.kernels.tiles import UNIT
+from cplab.kernels.tiles import UNIT, most_steps
 
 #: Bytes of a unit's head without exceptions, and where the places of exceptions stand in it.
 HEAD_BYTES, STARTS_AT = 64, 16
-#: Longer rows are not packed: the decoder's buffer lies on the stack.
-MOST_COLUMNS = 4096
+#: Longer rows are not packed: a lone token's are read as one chunk of columns, which `bf12_buffer` relies on, and its
+#: buffer of 16 rows lies on the stack.
+MOST_COLUMNS = bf12.STEP * most_steps(4 * bf12.STEP)
 _LINE = 64
 _COLUMN = np.arange(bf12.STEP)
 #: Where the word of column k of a step stands after decoding: of each 32, the two halves in turn.
@@ -44,7 +45,11 @@ def rows_bytes(n: int) -> int:
 
 
 def packed_units(words: NDArray[np.uint16]) -> tuple[NDArray[np.uint8], int]:
-    """BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`, as ``[rows / 16, unit bytes]``; and how many exceptions."""
+    """BF16 words ``[rows, n]``, n up to `MOST_COLUMNS`, as ``[rows / 16, unit bytes]``; and how many exceptions.
+
+    A unit whose exceptions are more than a uint16 can count is not to be read. It is larger than plain BF16, which
+    `cplab.kernels.packing` prefers from a sixth of that number on.
+    """
     rows, n = words.shape
     units = rows // UNIT
     packed = bf12_packing.planes(words, ORDER)

@@ -3,6 +3,9 @@
 A pass is a word: the first code that it gives, and with it the number of drafts that it takes in. A draft is a code
 that is not known yet: it is fed back as if it were, and the pass gives one code more for each draft that turns out
 right. A pass without drafts is the number of its code.
+
+The pass of code 0 runs two positions. Where each is to have a pass of its own, `prefill` has their words: an engine may
+have the talker's hidden state before it has the first code, and no bit depends on when it runs.
 """
 
 from __future__ import annotations
@@ -23,6 +26,14 @@ _OFFSETS = tuple(KINDS[code].offset if code in KINDS else 0 for code in range(ma
 
 
 _DRAFTS_FROM = 16
+#: Set in the word of a pass of code 0 whose position 0 has been run.
+_PREFILLED = 1 << 15
+
+
+@jit()
+def prefill(position: int) -> int:
+    """The pass over one of positions 0 and 1 alone; the first gives no code: no head is to be run."""
+    return with_drafts(0, -1) if position == 0 else _PREFILLED
 
 
 @jit()
@@ -34,7 +45,7 @@ def with_drafts(g: int, drafts: int) -> int:
 @jit()
 def first_code(word: int) -> int:
     """The first code that a pass gives."""
-    return word & ((1 << _DRAFTS_FROM) - 1)
+    return word & (_PREFILLED - 1)
 
 
 @jit()
@@ -56,7 +67,8 @@ def tokens_of(plan: Any, word: int) -> tuple[int, int]:
 def new_tokens_of(word: int) -> tuple[int, int]:
     """First position and number of positions (for each sequence) that no earlier pass has seen."""
     g = first_code(word)
-    return (0, 2 + drafts_of(word)) if g == 0 else (g + 1, 1 + drafts_of(word))
+    together = g == 0 and not word & _PREFILLED
+    return (0, 2 + drafts_of(word)) if together else (g + 1, 1 + drafts_of(word))
 
 
 @jit()
@@ -67,7 +79,7 @@ def going_of(plan: Any, layer: int, word: int) -> int:
     """
     if layer < plan[p.LAYERS] - 1:
         return tokens_of(plan, word)[1]
-    return 1 if plan[p.FED] else 1 + drafts_of(word)
+    return 1 if plan[p.FED] else max(1, 1 + drafts_of(word))
 
 
 @jit()

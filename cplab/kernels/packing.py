@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cplab.formats import Format
-from cplab.kernels.bf12_units import MOST_COLUMNS, packed_units
+from cplab.kernels.bf12_units import MOST_COLUMNS, packed_units, rows_bytes
 from cplab.kernels.quantised_lines import BLOCK, KINDS, STEP, Quantised
 from cplab.kernels.quantised_scales import scale_bytes
 from cplab.kernels.tiles import UNIT
@@ -27,6 +27,8 @@ def columns_padded(code: int, n: int) -> int:
 
 def row_bytes(kind: Format, n: int) -> int:
     """Bytes that a row of n columns takes, its share of the scales included; of `bf12` without its unit's head."""
+    if kind.code == BF12_CODE:
+        return rows_bytes(n) // UNIT
     if kind.code not in KINDS:
         return int(n * kind.bits_per_weight) // 8
     held = KINDS[kind.code]
@@ -38,7 +40,7 @@ class Streamed(NamedTuple):
     """A matrix in memory.
 
     Attributes:
-        code: which kernel reads it; that of BF16 where packing it further would gain nothing.
+        code: which kernel reads it; that of BF16 where packing further would gain nothing, or rows are too long.
         weights: how many there are.
         units: uint8 ``[rows / 16, bytes]``, a unit after the other.
         exceptions: weights of packed BF16 that are kept apart.

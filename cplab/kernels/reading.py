@@ -26,7 +26,7 @@ from cplab.variant import WeightStream
 #: Bytes of a row where a matrix is read without regard to its own rows.
 _CUT = 1024
 #: (rows at once, prefetch distance in bytes) that are tried.
-CONFIGURATIONS = ((8, 32768), (2, 32768), (4, 16384), (4, 32768))
+CONFIGURATIONS = ((8, 32768), (2, 32768), (4, 16384), (4, 32768), (1, 8192))
 
 
 @intrinsic(prefer_literal=True)

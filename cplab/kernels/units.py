@@ -12,7 +12,7 @@ from cplab.kernels import bf12_rows
 from cplab.kernels import vectors as v
 from cplab.kernels.quantised_lines import KINDS
 from cplab.kernels.quantised_rows import emit_quantised_unit, quantised_shapes
-from cplab.kernels.rows import emit_float_unit, float_shapes
+from cplab.kernels.rows import alone_shapes, emit_float_unit, float_shapes
 from cplab.kernels.tiles import Shapes, Unit
 
 #: Every format code that a unit can have.
@@ -23,7 +23,7 @@ def shapes_of(builder: Any, code: int) -> Shapes:
     """The (tokens, rows) of the tiles of a format on the target, widest first."""
     if code == bf12_rows.CODE:
         return bf12_rows.bf12_shapes(builder)
-    return quantised_shapes(builder, KINDS[code]) if code in KINDS else float_shapes(builder, code)
+    return quantised_shapes(builder, KINDS[code]) if code in KINDS else (*float_shapes(builder, code), *alone_shapes())
 
 
 def emit_unit_of(builder: Any, code: int, unit: Unit) -> None:

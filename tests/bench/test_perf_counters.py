@@ -122,7 +122,7 @@ def test_without_perf(monkeypatch, tmp_path):
     ("text", "reason"),
     [
         ("no program", "cannot be started: Exec format error"),
-        ("#!/nowhere\n", "cannot be started: No such file or directory"),
+        ("#!/proc/none\n", "cannot be started: No such file or directory"),
         ("#!/bin/sh\n/bin/sleep 60 & exit 1\n", "perf cannot count here, and does not say why"),
     ],
 )

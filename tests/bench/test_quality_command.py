@@ -103,6 +103,8 @@ def test_an_engine_that_dies_costs_its_own_figures_only(tmp_path):
         (["--talker", "t.gguf", "--rollout", "0"], "--talker and --rollout 0"),
         (["--variants", "kv_q9"], "no variant 'kv_q9'"),
         (["--model", "synthetic:tiny", "--codes", "none.npy", "--rollout", "0"], "none.npy"),
+        (["--run", "none"], "none: No such file or directory"),
+        (["--codes", "codes.npy", "--decoder", "none"], "none: no config.json"),
     ],
 )
 def test_wrong_use_is_told_in_a_line(options, told, tmp_path):
@@ -110,7 +112,7 @@ def test_wrong_use_is_told_in_a_line(options, told, tmp_path):
     assert result.returncode == 1
     assert told in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
-    assert not list(tmp_path.glob("reports/quality/*/*/*"))
+    assert not list(tmp_path.glob("reports/quality/*/*"))
 
 
 def test_the_usual_variants_are_one_of_each_quantised_law():

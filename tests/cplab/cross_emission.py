@@ -38,6 +38,7 @@ class Target:
 TARGETS = {
     "avx512": Target("x86_64-unknown-linux-gnu", "skylake-avx512", _X86_V4 + ",-prefer-256-bit"),
     "vbmi2": Target("x86_64-unknown-linux-gnu", "icelake-server", _X86_V4 + _ICE_LAKE + ",-prefer-256-bit"),
+    "zen5": Target("x86_64-unknown-linux-gnu", "znver5", _X86_V4 + _ICE_LAKE + ",-prefer-256-bit"),
     "vnni": Target("x86_64-unknown-linux-gnu", "icelake-server", _X86_V4 + ",+avx512vnni,-prefer-256-bit"),
     "avx-vnni": Target("x86_64-unknown-linux-gnu", "alderlake", _X86_V3 + ",+avxvnni"),
     "avx2": Target("x86_64-unknown-linux-gnu", "haswell", _X86_V3),

@@ -84,10 +84,26 @@ ROWS = (
     Row("avx512", "q6_k", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("avx512", "q5_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("avx512", "q4_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
+    *(
+        Row(wide, *floats)
+        for wide in ("vnni", "vbmi2")
+        for floats in (
+            ("f32", (), (r"%[xy]mm",)),
+            ("bf16", (r"vpslld\s.*%zmm", r"vpand[dq]\s.*%zmm"), (r"vdpbf16ps", r"%[xy]mm")),
+            ("f16", (r"vcvtph2ps\s.*%zmm",), (r"%xmm",)),
+        )
+    ),
     Row("vnni", "q8_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
     Row("vnni", "q6_k", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
     Row("vnni", "q5_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
     Row("vnni", "q4_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vbmi2", "q8_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vbmi2", "q6_k", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vbmi2", "q5_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("vbmi2", "q4_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
+    Row("avx-vnni", "f32", (), (r"%zmm",)),
+    Row("avx-vnni", "bf16", (r"vpslld\s.*%ymm", r"vp(?:blendw|and)\s.*%ymm"), (r"%zmm",)),
+    Row("avx-vnni", "f16", (r"vcvtph2ps\s.*%ymm",), (r"%zmm",)),
     Row("avx-vnni", "q8_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q6_k", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q5_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
@@ -106,6 +122,8 @@ ROWS = (
     Row("neon", "q6_k", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q5_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q4_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
+    Row("neon-dotprod", "f32", ()),
+    Row("neon-dotprod", "bf16", (r"shl\s", r"and\s"), (r"bfdot", r"bfmlal")),
     Row("neon-dotprod", "f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
     Row("neon-dotprod", "q8_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
     Row("neon-dotprod", "q6_k", (r"sdot\s", r"scvtf\s"), (r"smull",)),
@@ -173,6 +191,17 @@ def test_no_vector_of_an_inner_loop_goes_through_the_stack(row, tile):
     text, loops = loops_by_tile(row)
     assert loops[tile]
     assert [line for loop in loops[tile] for line in spills(text, loop)] == []
+
+
+@pytest.mark.parametrize("format_name", list(LINES_A_TURN))
+def test_zen_5_reads_the_weights_of_a_lone_token_row_after_row(format_name):
+    """Its loops of several rows are unrolled by LLVM, and so not looked at tile by tile."""
+    text, shapes = unit_assembly(TARGETS["zen5"], FORMATS[format_name].code)
+    assert shapes == (*WIDE, (1, 1))
+    loops = multiplying(text, FMA["vbmi2"])
+    turns = [(len(matches(PREFETCH, loop)), len(matches(FMA["vbmi2"], loop))) for loop in loops]
+    assert (LINES_A_TURN[format_name][0], 2) in turns
+    assert [line for loop in loops for line in spills(text, loop)] == []
 
 
 @pytest.mark.parametrize("format_name", ["f32", "f16", "bf12", "q8_0", "q6_k", "q5_0"])
@@ -320,9 +349,11 @@ print(json.dumps([units.unit.compiled._library.get_asm_str(), *jit.numba_cpu()])
     emitted = [unit_assembly(here, kind.code) for kind in FORMATS.values()]
     read = [text for text, _ in emitted]
     assert len(multiplying(made, pattern)) >= sum(len(shapes) for _, shapes in emitted)
-    assert sorted(shape_of(made, loop) for loop in multiplying(made, pattern)) == sorted(
+    assert [line for loop in multiplying(made, pattern) for line in through_the_stack(made, loop)] == []
+    # Sets: in one function of all formats LLVM may have made a loop twice.
+    assert {shape_of(made, loop) for loop in multiplying(made, pattern)} == {
         shape_of(text, loop) for text in read for loop in multiplying(text, pattern)
-    )
+    }
 
 
 @pytest.mark.parametrize(

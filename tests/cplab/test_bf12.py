@@ -4,6 +4,8 @@ bits whatever rows hold."""
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from instruction_sets import TARGETS, X86
 from rich.console import Console
 from small_models import same_bits, with_tensors
 
@@ -20,6 +23,7 @@ from cplab.commandline import run
 from cplab.errors import BadInputError
 from cplab.formats import FORMATS, bf12, bf12_packing
 from cplab.gating import gate_cell
+from cplab.jit import has_feature
 from cplab.kernels import bf12_units, packing, units
 from cplab.kernels.vectors import BF12_CODE, BF16_CODE
 from cplab.packing_report import exponent_entropy, narrower_bits, packings
@@ -83,6 +87,15 @@ def test_what_bf16_rounds_is_rounded_alike():
 def test_every_pattern_survives_the_planes(order, n):
     words = np.random.default_rng(n).permutation(EVERY).reshape(-1, n)
     np.testing.assert_array_equal(bf12_packing.words(bf12_packing.planes(words, order), n, order), words)
+
+
+def test_an_exception_can_stand_in_the_last_column_that_has_a_number_and_no_further():
+    words = np.full((1, bf12.PLACES), 0x3F80, np.uint16)
+    words[0, -1] = 0x8000
+    packed = bf12_packing.planes(words)
+    np.testing.assert_array_equal(bf12_packing.words(packed, bf12.PLACES), words)
+    with pytest.raises(ValueError, match="rows of 65537 columns"):
+        bf12_packing.planes(np.zeros((1, bf12.PLACES + 1), np.uint16))
 
 
 @RUNS
@@ -253,6 +266,44 @@ def test_infinite_weights_are_infinite_products():
     assert got[4] == -np.inf
     assert np.isnan(got[5])
     assert np.isfinite(np.delete(got, [3, 4, 5])).all()
+
+
+KERNEL = (
+    test_rows_times_tokens_is_the_laws_dot,
+    test_a_token_alone_meets_rare_exceptions_wherever_they_are,
+    test_long_rows_are_the_laws_dot,
+    test_every_finite_pattern_is_decoded,
+    test_infinite_weights_are_infinite_products,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not X86, reason="x86 instruction sets")
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_the_kernel_of_another_instruction_set_passes_these_tests_too(name):
+    """In a process whose code is made for it: what this CPU has need not be what decodes into a buffer."""
+    target = TARGETS[name]
+    if not has_feature(*(feature[1:] for feature in target.features.split(","))):
+        pytest.skip(f"this CPU cannot run code for {name}")
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *(f"{__file__}::{f.__name__}" for f in KERNEL),
+        ],
+        env={**inherited, **target.environment},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " skipped" not in done.stdout.splitlines()[-1]
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
