@@ -86,8 +86,7 @@ def quality(
         least_percent=least_agreement,
     )
     asked.check()
-    if run is not None:
-        _summary_of(run)
+    times = _summary_of(run)
     folder = _new_folder(out)
     with console.status("") as status:
         found = measure_quality(asked, status.update, print_outcome)
@@ -95,7 +94,7 @@ def quality(
     print_quality(found)
     with replacing(folder / "quality.json") as temporary:
         temporary.write_text(found.model_dump_json(by_alias=True, indent=1) + "\n", encoding="utf-8")
-    _write_pages(found, run, folder / "quality.html", folder / "quality.md")
+    _write_pages(found, run, times, folder / "quality.html", folder / "quality.md")
     console.print(f"{folder}/quality.json, .html, .md", highlight=False, markup=False, soft_wrap=True)
     if all(cell.status == "skip" for cell in found.cells):
         raise CplabError("nothing was measured: every variant was skipped")
@@ -134,7 +133,7 @@ def quality_report(
     for path, record in ((sensitivity_file, classes), (recipe_file, searched)):
         if record is not None:
             _require_same_weights(found, record.model, f"{path}: figures")
-    _write_pages(found, run, html, markdown, classes, searched)
+    _write_pages(found, run, _summary_of(run), html, markdown, classes, searched)
     for path in (html, markdown):
         if path is not None:
             console.print(str(path), highlight=False, markup=False, soft_wrap=True)
@@ -151,8 +150,10 @@ def _new_folder(out: Path) -> Path:
     return folder
 
 
-def _summary_of(run: Path) -> Summary:
-    """A sweep's summary; CplabError where there is none."""
+def _summary_of(run: Path | None) -> Summary | None:
+    """A sweep's summary, where one was named; CplabError where that folder has none."""
+    if run is None:
+        return None
     from bench.records import UnreadableRecordError
     from bench.run_reading import read_run
 
@@ -170,6 +171,7 @@ def _require_same_weights(found: Quality, other: ModelFacts, what: str) -> None:
 def _write_pages(
     found: Quality,
     run: Path | None,
+    summary: Summary | None,
     html: Path | None,
     markdown: Path | None,
     classes: Sensitivity | None = None,
@@ -177,7 +179,6 @@ def _write_pages(
 ) -> None:
     from reports.quality_page import make_quality_page, write_quality_html, write_quality_markdown
 
-    summary = None if run is None else _summary_of(run)
     if summary is not None:
         _require_same_weights(found, summary.model, f"{run}: a run")
     page = make_quality_page(found, summary, classes, searched)

@@ -46,7 +46,7 @@ _LISTS = ("upsample_rates", "upsampling_ratios")
 _LARGEST_SAMPLE = 32767
 
 
-def require_tokenizer(folder: Path) -> Path:
+def tokenizer_config(folder: Path) -> Section:
     """``config.json`` of a speech tokenizer: of that folder, or of the one in a checkpoint's folder.
 
     Raises:
@@ -55,10 +55,11 @@ def require_tokenizer(folder: Path) -> Path:
     path = (folder / _INSIDE if (folder / _INSIDE).is_dir() else folder) / "config.json"
     if not path.is_file():
         raise UnreadableModelError(f"{path.parent}: no config.json; the folder of a 12 Hz speech tokenizer is wanted")
-    kind = read_json(path).get("model_type")
+    top = Section(path, "", read_json(path))
+    kind = top.values.get("model_type")
     if kind != _MODEL_TYPE:
         raise UnreadableModelError(f"{path}: model_type is {kind!r}; {_MODEL_TYPE} is wanted")
-    return path
+    return top
 
 
 class SpeechDecoder:
@@ -79,9 +80,8 @@ class SpeechDecoder:
     """
 
     def __init__(self, folder: Path) -> None:
-        path = require_tokenizer(folder)
-        folder = path.parent
-        top = Section(path, "", read_json(path))
+        top = tokenizer_config(folder)
+        path, folder = top.path, top.path.parent
         section = top.section("decoder_config")
         _require(section)
         self.rate_hz, self.samples_per_frame = top.whole("output_sample_rate"), top.whole("decode_upsample_rate")

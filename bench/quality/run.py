@@ -67,9 +67,9 @@ class Asked:
             raise CplabError("--decoder goes with --codes: a loop's frames soon say different things")
         if self.decoder is not None:
             from cplab.official_import import versions
-            from cplab.speech import require_tokenizer
+            from cplab.speech import tokenizer_config
 
-            require_tokenizer(self.decoder)
+            tokenizer_config(self.decoder)
             versions()
         if self.talker and not self.rollout:
             raise CplabError("--talker and --rollout 0: one of them")

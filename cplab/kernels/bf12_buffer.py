@@ -4,8 +4,7 @@ For targets with too few registers for four vectors of decoded words and their t
 
 One token: memory is what is waited for. While some rows are multiplied the next ones are decoded in the same loop
 (`_emit_both`), so that memory never rests; a row is one chunk of columns then, which `bf12_units.MOST_COLUMNS` sees to.
-More tokens: the first tile decodes each row whole, and all others find it
-there.
+More tokens: the first tile decodes each row whole, and all others find it there.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ from cplab.kernels.tiles import Shapes, Tile, Unit, emit_unit, register_vectors
 #: Columns of a step: two vectors.
 _STEP = 2 * v.LANES
 
-#: CPUs, by LLVM's names, on which a pass over one token reads faster one row after another than four rows at once. On
-#: Zen 5 a frame took a sixth less on two threads, a fifth on one: its prefetchers serve one long run better than four
-#: short ones. With several tokens products are what takes time, and a lone row's wait for each other.
+#: CPUs, by LLVM's names, on which a pass over one token was measured to read faster one row after another than four at
+#: once. With several tokens products are what takes time, and a lone row's wait for each other.
 _ROW_BY_ROW = ("znver5",)
 #: The tile of such a pass there.
 _IN_TURN: Shapes = ((1, 1),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import chain
 from typing import NamedTuple
 
@@ -77,54 +77,54 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("avx512", "f32", (), (r"%[xy]mm",)),
-    Row("avx512", "bf16", (r"vpslld\s.*%zmm", r"vpand[dq]\s.*%zmm"), (r"vdpbf16ps", r"%[xy]mm")),
-    Row("avx512", "f16", (r"vcvtph2ps\s.*%zmm",), (r"%xmm",)),
     Row("avx512", "q8_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp",)),
     Row("avx512", "q6_k", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("avx512", "q5_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     Row("avx512", "q4_0", (r"vpmaddubsw\s", r"vpmaddwd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpdp", r"vpsign")),
     *(
         Row(wide, *floats)
-        for wide in ("vnni", "vbmi2")
+        for wide in ("avx512", "vnni", "vbmi2")
         for floats in (
             ("f32", (), (r"%[xy]mm",)),
             ("bf16", (r"vpslld\s.*%zmm", r"vpand[dq]\s.*%zmm"), (r"vdpbf16ps", r"%[xy]mm")),
             ("f16", (r"vcvtph2ps\s.*%zmm",), (r"%xmm",)),
         )
     ),
-    Row("vnni", "q8_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vnni", "q6_k", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vnni", "q5_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vnni", "q4_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vbmi2", "q8_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vbmi2", "q6_k", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vbmi2", "q5_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("vbmi2", "q4_0", (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",)),
-    Row("avx-vnni", "f32", (), (r"%zmm",)),
-    Row("avx-vnni", "bf16", (r"vpslld\s.*%ymm", r"vp(?:blendw|and)\s.*%ymm"), (r"%zmm",)),
-    Row("avx-vnni", "f16", (r"vcvtph2ps\s.*%ymm",), (r"%zmm",)),
+    *(
+        Row(wide, quantised, (r"vpdpbusd\s.*%zmm", r"vcvtdq2ps\s.*%zmm"), (r"vpmadd",))
+        for wide in ("vnni", "vbmi2")
+        for quantised in STEP_BYTES
+    ),
+    *(
+        Row(narrow, *floats)
+        for narrow in ("avx-vnni", "avx2")
+        for floats in (
+            ("f32", (), (r"%zmm",)),
+            ("bf16", (r"vpslld\s.*%ymm", r"vp(?:blendw|and)\s.*%ymm"), (r"%zmm",)),
+            ("f16", (r"vcvtph2ps\s.*%ymm",), (r"%zmm",)),
+        )
+    ),
     Row("avx-vnni", "q8_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q6_k", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q5_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
     Row("avx-vnni", "q4_0", (r"\{vex\}\s+vpdpbusd\s.*%ymm", r"vcvtdq2ps\s.*%ymm"), (r"vpmadd", r"%zmm")),
-    Row("avx2", "f32", (), (r"%zmm",)),
-    Row("avx2", "bf16", (r"vpslld\s.*%ymm", r"vp(?:blendw|and)\s.*%ymm"), (r"%zmm",)),
-    Row("avx2", "f16", (r"vcvtph2ps\s.*%ymm",), (r"%zmm",)),
     Row("avx2", "q8_0", (r"vpsignb\s.*%ymm", r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"%zmm")),
     Row("avx2", "q6_k", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
     Row("avx2", "q5_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
     Row("avx2", "q4_0", (r"vpmaddubsw\s.*%ymm", r"vpmaddwd\s.*%ymm"), (r"vpdp", r"vpsign", r"%zmm")),
-    Row("neon", "f32", ()),
-    Row("neon", "bf16", (r"shl\s", r"and\s"), (r"bfdot", r"bfmlal")),
-    Row("neon", "f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
+    *(
+        Row(arm, *floats)
+        for arm in ("neon", "neon-dotprod")
+        for floats in (
+            ("f32", ()),
+            ("bf16", (r"shl\s", r"and\s"), (r"bfdot", r"bfmlal")),
+            ("f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
+        )
+    ),
     Row("neon", "q8_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q6_k", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q5_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
     Row("neon", "q4_0", (r"smull\s", r"smull2\s", r"addp\s", r"scvtf\s"), (r"[su]dot",)),
-    Row("neon-dotprod", "f32", ()),
-    Row("neon-dotprod", "bf16", (r"shl\s", r"and\s"), (r"bfdot", r"bfmlal")),
-    Row("neon-dotprod", "f16", (r"fcvtl\s", r"fcvtl2\s"), (r"fmla\s+v\d+\.8h",)),
     Row("neon-dotprod", "q8_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
     Row("neon-dotprod", "q6_k", (r"sdot\s", r"scvtf\s"), (r"smull",)),
     Row("neon-dotprod", "q5_0", (r"sdot\s", r"scvtf\s"), (r"smull",)),
@@ -350,10 +350,10 @@ print(json.dumps([units.unit.compiled._library.get_asm_str(), *jit.numba_cpu()])
     read = [text for text, _ in emitted]
     assert len(multiplying(made, pattern)) >= sum(len(shapes) for _, shapes in emitted)
     assert [line for loop in multiplying(made, pattern) for line in through_the_stack(made, loop)] == []
-    # Sets: in one function of all formats LLVM may have made a loop twice.
-    assert {shape_of(made, loop) for loop in multiplying(made, pattern)} == {
-        shape_of(text, loop) for text in read for loop in multiplying(text, pattern)
-    }
+    loops = Counter(shape_of(made, loop) for loop in multiplying(made, pattern))
+    looked_at = Counter(shape_of(text, loop) for text in read for loop in multiplying(text, pattern))
+    assert loops.keys() == looked_at.keys()
+    assert looked_at <= loops  # in one function of all formats LLVM may have made a loop twice
 
 
 @pytest.mark.parametrize(

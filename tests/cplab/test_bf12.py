@@ -4,8 +4,6 @@ bits whatever rows hold."""
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -280,27 +278,14 @@ KERNEL = (
 @pytest.mark.slow
 @pytest.mark.skipif(not X86, reason="x86 instruction sets")
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_the_kernel_of_another_instruction_set_passes_these_tests_too(name):
+def test_the_kernel_of_another_instruction_set_passes_these_tests_too(fresh_process, name):
     """In a process whose code is made for it: what this CPU has need not be what decodes into a buffer."""
     target = TARGETS[name]
     if not has_feature(*(feature[1:] for feature in target.features.split(","))):
         pytest.skip(f"this CPU cannot run code for {name}")
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *(f"{__file__}::{f.__name__}" for f in KERNEL),
-        ],
-        env={**inherited, **target.environment},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
+    asked = ["-q", "-p", "no:cacheprovider", *(f"{__file__}::{one.__name__}" for one in KERNEL)]
+    done = fresh_process(
+        f"import sys, pytest\nsys.exit(pytest.main({asked!r}))", timeout=500, may_fail=True, **target.environment
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " skipped" not in done.stdout.splitlines()[-1]
